@@ -145,8 +145,8 @@ def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def matching(described: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
-    found = {name: printable(text) or None for name, text in described.items() if name.startswith(incomplete)}
-    return [CompletionItem(name, help=text) for name, text in found.items()]
+    names = {name: printable(text) or None for name, text in described.items() if name.startswith(incomplete)}
+    return [CompletionItem(name, help=text) for name, text in names.items()]
 
 
 def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:

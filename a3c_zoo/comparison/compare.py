@@ -238,10 +238,10 @@ def rehearse_plan(
         tell(second_look(*pair, report, "will be claimed"))
     with stop_on_signals() as stop:
         stop.allow_interrupts()
-        found = rehearse(plan.missing, plan.runs_dir, tell, episodes)
-    plan = with_guesses(plan, found)
-    tell(estimate(plan, found, slots, is_most=rule is not None))
-    if on_top := evaluations_estimate(plan, found, episodes):
+        rehearsals = rehearse(plan.missing, plan.runs_dir, tell, episodes)
+    plan = with_guesses(plan, rehearsals)
+    tell(estimate(plan, rehearsals, slots, is_most=rule is not None))
+    if on_top := evaluations_estimate(plan, rehearsals, episodes):
         tell(on_top)
     return plan
 
@@ -343,23 +343,23 @@ def carry_out(
             else:
                 decided = _play_until_decided(plan, rule, episodes, watcher, played, engine, report_so_far)
         options: dict[str, Any] = {"decided": decided, "more": more, "lost": played.lost, "question": question}
-        found = _report(*measured(), folder, making({}), failed=tuple(played.failed), **options)
+        comparison = _report(*measured(), folder, making({}), failed=tuple(played.failed), **options)
     watcher.reported(folder, 0)
-    return found
+    return comparison
 
 
 def final_returns_of(plan: Plan, episodes: int, watcher: ComparisonWatcher, engine: Engine) -> dict[str, list[float]]:
     """Trains and evaluates a plan without a report. Returns method → the final returns of its runs that have one."""
     watcher.planned(plan)
     played = _Played()
-    found = dict[str, list[float]]()
+    returns = dict[str, list[float]]()
     with stop_on_signals() as stop:
         stop.allow_interrupts()
         _play(plan, episodes, watcher, played, engine)
     for run in (each.measures for each in _measure(played.records, {})[0]):
         if run.final_return is not None:
-            found.setdefault(run.method, []).append(run.final_return)
-    return found
+            returns.setdefault(run.method, []).append(run.final_return)
+    return returns
 
 
 #: Is told how many runs are still to come, (environment, method) → number.
@@ -470,9 +470,10 @@ def read(
         return (not agents or run.agent in agents) and wanted(run)
 
     records, unread = read_runs(folders, runs_dir=runs_dir, trust=trust, wanted=is_wanted)
-    found = list(dict.fromkeys(one_name(run.env) for run in records))
-    if len(found) > 1 and not envs:
-        raise ZooError(f"--from: the runs are of {len(found)} environments; choose among --env {' --env '.join(found)}")
+    env_names = list(dict.fromkeys(one_name(run.env) for run in records))
+    if len(env_names) > 1 and not envs:
+        choices = " --env ".join(env_names)
+        raise ZooError(f"--from: the runs are of {len(env_names)} environments; choose among --env {choices}")
     chosen = on_envs(records, envs, "--from")
     if methods:
         registry = get_registry()

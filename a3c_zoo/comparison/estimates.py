@@ -18,11 +18,11 @@ SHARE: Final = 10
 TIME_LIMITS: Final = {"1h": 3600.0, "10m": 600.0, "1m": 60.0}
 
 
-def estimate(plan: Plan, found: Rehearsals, slots: int = 1, is_most: bool = False) -> str:
+def estimate(plan: Plan, rehearsals: Rehearsals, slots: int = 1, is_most: bool = False) -> str:
     """How long the missing runs train, `slots` of them at once, and options with which they would take less.
 
     Args:
-        found: the rehearsal of each method.
+        rehearsals: the rehearsal of each method.
         is_most: whether fewer runs may do, as with `--until-decided`.
     """
     missing = plan.missing
@@ -33,15 +33,15 @@ def estimate(plan: Plan, found: Rehearsals, slots: int = 1, is_most: bool = Fals
     )
     if plan.unknown:
         text += f" (the speed of {listed(plan.unknown)} is not known)"
-    elif guess_s > LONG_S and all((run.env, run.method) in found for run in plan.runs):
-        text = "; ".join([text, *_proposals(plan, found, slots, guess_s)])
+    elif guess_s > LONG_S and all((run.env, run.method) in rehearsals for run in plan.runs):
+        text = "; ".join([text, *_proposals(plan, rehearsals, slots, guess_s)])
     return text
 
 
-def evaluations_estimate(plan: Plan, found: Rehearsals, episodes: int) -> str:
+def evaluations_estimate(plan: Plan, rehearsals: Rehearsals, episodes: int) -> str:
     """How long the evaluations of the missing runs take; "" if no method among them was rehearsed."""
     methods = ((run.env, run.method) for run in plan.missing)
-    rehearsed = [found[method] for method in methods if method in found]
+    rehearsed = [rehearsals[method] for method in methods if method in rehearsals]
     if not rehearsed:
         return ""
     whole_s = sum(each.evaluation_s(episodes) for each in rehearsed)
@@ -72,7 +72,7 @@ def rough_duration(seconds: float) -> str:
     return f"{hours} h"
 
 
-def _proposals(plan: Plan, found: Rehearsals, slots: int, guess_s: float) -> list[str]:
+def _proposals(plan: Plan, rehearsals: Rehearsals, slots: int, guess_s: float) -> list[str]:
     """Shorter comparisons of the same methods, with their estimates: fewer steps, and a limit of time."""
     seeds = len({run.seed for run in plan.runs})
     methods = list({(run.env, run.method): run for run in plan.runs}.values())
@@ -80,9 +80,9 @@ def _proposals(plan: Plan, found: Rehearsals, slots: int, guess_s: float) -> lis
     if steps := _fewer_steps(methods):
         more = max(seeds, SEEDS)
         options = f"--steps {steps}" + (f" --seeds {more}" if more != seeds else "")
-        proposals[f"`{options}`"] = _total_s(methods, found, steps, None, more, slots)
+        proposals[f"`{options}`"] = _total_s(methods, rehearsals, steps, None, more, slots)
     for text, limit_s in TIME_LIMITS.items():
-        total_s = _total_s(methods, found, None, limit_s, seeds, slots)
+        total_s = _total_s(methods, rehearsals, None, limit_s, seeds, slots)
         if total_s < guess_s / 2:
             instead = " in place of `--steps`" if plan.has_steps else ""
             proposals[f"`--time-limit {text}`{instead}"] = total_s
@@ -102,9 +102,10 @@ def _fewer_steps(methods: list[PlannedRun]) -> int | None:
 
 
 def _total_s(
-    methods: list[PlannedRun], found: Rehearsals, steps: int | None, limit_s: float | None, seeds: int, slots: int
+    methods: list[PlannedRun], rehearsals: Rehearsals, steps: int | None, limit_s: float | None, seeds: int, slots: int
 ) -> float:
     """How long the runs of the rehearsed methods would take with another budget."""
-    times_s = [found[run.env, run.method].guess_s(steps, limit_s) for run in methods if (run.env, run.method) in found]
+    rehearsed = [rehearsals[run.env, run.method] for run in methods if (run.env, run.method) in rehearsals]
+    times_s = [rehearsal.guess_s(steps, limit_s) for rehearsal in rehearsed]
     known_s = [time_s for time_s in times_s if time_s is not None]
     return side_by_side_s(known_s * seeds, slots)

@@ -50,8 +50,8 @@ class _Look:
 def looked_at(results: Results) -> Results:
     """The same results, without claims and decisions about pairs of methods that another report has looked at."""
     claims = _number_of_claims(results)
-    found = ((look.pair, _earlier_report(look, claims)) for look in _looks(results))
-    seen = {pair: report for pair, report in found if report}
+    reports = ((look.pair, _earlier_report(look, claims)) for look in _looks(results))
+    seen = {pair: report for pair, report in reports if report}
     if not seen:
         return results
     if results.decided is not None:
@@ -68,7 +68,7 @@ def planned_looks(plan: Plan, rule: SequentialRule | None) -> dict[Pair, str]:
     methods: dict[tuple[str, str], list[PlannedRun]] = {}
     for run in plan.runs:
         methods.setdefault((run.env, run.method), []).append(run)
-    found: dict[Pair, str] = {}
+    reports: dict[Pair, str] = {}
     for (env, method), (other_env, other) in itertools.combinations(methods, 2):
         if env == other_env:
             runs, others = methods[env, method], methods[env, other]
@@ -78,8 +78,8 @@ def planned_looks(plan: Plan, rule: SequentialRule | None) -> dict[Pair, str]:
             else:
                 report = ""
             if report:
-                found[Pair(env, method, other)] = report
-    return found
+                reports[Pair(env, method, other)] = report
+    return reports
 
 
 def _done(runs: Iterable[PlannedRun]) -> list[Path]:
@@ -117,9 +117,9 @@ def keep_looks(results: Results, report: Path) -> None:
         "report": os.path.abspath(report),
     }
     line["claims"] = _number_of_claims(results)
-    for folder, found in keys.items():
+    for folder, pairs in keys.items():
         with suppress(OSError), open_file(folder / LOOKS_FILE, "ab") as file:
-            file.write((json.dumps(line | {"pairs": found}) + "\n").encode())
+            file.write((json.dumps(line | {"pairs": pairs}) + "\n").encode())
 
 
 def _looks(results: Results) -> Iterator[_Look]:
@@ -129,10 +129,10 @@ def _looks(results: Results) -> Iterator[_Look]:
     name = results.question if rule is None else _name_of(rule)
     for env, each in results.environments.items():
         for pair in each.pairs:
-            found = (env, pair.method, pair.other)
-            if found in pairs or (rule is not None and found in rule.pairs):
+            names = (env, pair.method, pair.other)
+            if names in pairs or (rule is not None and names in rule.pairs):
                 sides = each.methods[pair.method].runs, each.methods[pair.other].runs
-                yield _Look(found, *sides, _key(*sides, name))
+                yield _Look(names, *sides, _key(*sides, name))
 
 
 def _name_of(rule: SequentialRule) -> str:
@@ -183,7 +183,7 @@ def _known_looks(runs: Sequence[Path]) -> dict[str, tuple[int, str]]:
 
     Damaged lines are left out.
     """
-    found: dict[str, tuple[int, str]] = {}
+    looks: dict[str, tuple[int, str]] = {}
     for folder in runs:
         with suppress(OSError):
             for line in read_bytes(folder / LOOKS_FILE, MAX_TEXT).splitlines():
@@ -192,6 +192,6 @@ def _known_looks(runs: Sequence[Path]) -> dict[str, tuple[int, str]]:
                     count = int(look["claims"])
                     report = printable(str(look["report"]))
                     for key in map(str, look["pairs"]):
-                        before, first = found.get(key, (count, report))
-                        found[key] = (max(before, count), first)
-    return found
+                        before, first = looks.get(key, (count, report))
+                        looks[key] = (max(before, count), first)
+    return looks

@@ -125,26 +125,26 @@ def rehearse(
     if not methods:
         return {}
     tell("first, each method trains for a few seconds: does it work here, and how fast is it?")
-    found: Rehearsals = {}
+    rehearsals: Rehearsals = {}
     with _folder_in(runs_dir) as folder:
         jobs = [_job(run, folder / str(number), len(methods), episodes) for number, run in enumerate(methods.values())]
         with _child(folder, jobs) as (process, output):
             for job, run in zip(jobs, methods.values(), strict=True):
-                found[run.env, run.method] = rehearsal = _result(process, output, job, run)
+                rehearsals[run.env, run.method] = rehearsal = _result(process, output, job, run)
                 if rehearsal.steps_per_s is None:
                     speed = "its first rollout takes longer"
                 else:
                     speed = _speed(rehearsal)
                 tell(f"  {run.method} on {run.env}: {speed}")
-    _refuse_full_disk(runs, found, runs_dir)
-    return found
+    _refuse_full_disk(runs, rehearsals, runs_dir)
+    return rehearsals
 
 
-def with_guesses(plan: Plan, found: Rehearsals) -> Plan:
+def with_guesses(plan: Plan, rehearsals: Rehearsals) -> Plan:
     """The plan with the length of each run as the rehearsals tell it."""
     runs = []
     for run in plan.runs:
-        rehearsal = found.get((run.env, run.method))
+        rehearsal = rehearsals.get((run.env, run.method))
         is_known_elsewhere = plan.host is not None and run.guess_s is not None
         if rehearsal is not None and run.done is None and not is_known_elsewhere:
             guess_s = rehearsal.guess_s(run.budget.steps, run.budget.time_limit_s)
@@ -265,9 +265,9 @@ def _refusal(run: PlannedRun, fault: str, is_users: bool) -> ZooError:
     return ZooError(text if is_users else f"{text.rstrip('.')}. To see more: {alone}")
 
 
-def _refuse_full_disk(runs: Sequence[PlannedRun], found: Rehearsals, runs_dir: Path) -> None:
+def _refuse_full_disk(runs: Sequence[PlannedRun], rehearsals: Rehearsals, runs_dir: Path) -> None:
     """Raises ZooError if the checkpoints of all runs have no room. All other files of a run are small beside them."""
-    needed = sum(found[run.env, run.method].checkpoint_bytes * (CHECKPOINTS + 1) for run in runs)
+    needed = sum(rehearsals[run.env, run.method].checkpoint_bytes * (CHECKPOINTS + 1) for run in runs)
     there = next(path for path in (runs_dir, *runs_dir.absolute().parents) if os.path.exists(path))
     free = shutil.disk_usage(there).free
     if needed > free:

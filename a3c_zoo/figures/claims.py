@@ -89,15 +89,15 @@ def claims_of(questions: Sequence[Question], main: Collection[str] = ()) -> tupl
     then = [question for question in questions if question.measure not in main]
     gate = 0.0
     can_hold = True
-    found: dict[int, Claim] = {}
+    claims: dict[int, Claim] = {}
     for family in filter(None, (first, then)):
         worth = [max(gate, p) for p in holm([question.p for question in family])]
         level = ERROR / len(family) if can_hold else 0.0
         for question, p in zip(family, worth, strict=True):
-            found[id(question)] = Claim(question, p, level, len(family))
+            claims[id(question)] = Claim(question, p, level, len(family))
         gate = max(worth)
         can_hold = all(question.least_p * len(family) <= ERROR for question in family)
-    return tuple(found[id(question)] for question in questions)
+    return tuple(claims[id(question)] for question in questions)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -106,12 +106,12 @@ def holm(p: Sequence[float]) -> list[float]:
     The k-th smallest of n is multiplied by n − k + 1, and is no less than a smaller one. Holm 1979, "A simple
     sequentially rejective multiple test procedure".
     """
-    found = [1.0] * len(p)
+    adjusted = [1.0] * len(p)
     worst = 0.0
     for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
         worst = max(worst, min(1.0, (len(p) - rank) * p[place]))
-        found[place] = worst
-    return found
+        adjusted[place] = worst
+    return adjusted
 
 
 def seeds_needed(questions: int) -> int | None:

@@ -119,16 +119,16 @@ def survival(durations: Durations) -> tuple[Floats, Band]:
 
     if not len(durations.values):
         raise ValueError("no runs")
-    found = stats.ecdf(stats.CensoredData.right_censored(durations.values, ~durations.reached)).sf
-    share = np.asarray(found.probabilities, np.float64)
+    function = stats.ecdf(stats.CensoredData.right_censored(durations.values, ~durations.reached)).sf
+    share = np.asarray(function.probabilities, np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # undefined at 0 and 1: see below
-        ends = found.confidence_interval(CONFIDENCE, method="log-log")
+        ends = function.confidence_interval(CONFIDENCE, method="log-log")
     low = np.select([share == 0, share == 1], [0.0, 1.0], ends.low.probabilities)
     high = np.where(share == 1, 1.0, ends.high.probabilities)
     if share[-1] == 0:  # all runs have reached it; the last moment takes the bound of the one before it
         high[-1] = high[-2] if len(high) > 1 else 1.0
-    return np.asarray(found.quantiles, np.float64), Band(share, low, high)
+    return np.asarray(function.quantiles, np.float64), Band(share, low, high)
 
 
 def restricted_mean(durations: Durations, until: float) -> tuple[float, float]:

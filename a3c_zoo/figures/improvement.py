@@ -141,12 +141,12 @@ def sign_p(tables: Sequence[Floats], first: Sequence[int]) -> float:
     won = [table[:size, size:] for table, size in zip(tables, first, strict=True)]
     is_ahead = np.mean([each.mean() for each in won]) > 0.5
     won = [each if is_ahead else 1 - each for each in won]
-    found = []
+    p_values = []
     for axis in (0, 1):
         agree = sum(int((each.max(axis=axis) == 1).sum()) for each in won)
         against = sum(int((each.max(axis=axis) == 0).sum()) for each in won)
-        found.append(float(sign_p_of_counts(agree, against)))
-    return max(found)
+        p_values.append(float(sign_p_of_counts(agree, against)))
+    return max(p_values)
 
 
 def sign_p_of_counts(agree: ArrayLike, against: ArrayLike) -> Floats:
@@ -169,11 +169,11 @@ def _chance(tables: Sequence[Floats], first: Sequence[int]) -> tuple[Chance, Flo
         won = [table[:size, size:].mean() for table, size in zip(tables, first, strict=True)]
         return Chance(float(np.mean(won)), None, None, 1.0), np.empty(0)
     chosen = [orders(*size, None if len(tables) == 1 else number) for number, size in enumerate(sizes)]
-    found = extremes_of([shares_of(*pair) for pair in zip(tables, chosen, strict=True)], sizes)
-    share = float(found.shares[0])
-    statistics = found.statistics
+    extremes = extremes_of([shares_of(*pair) for pair in zip(tables, chosen, strict=True)], sizes)
+    share = float(extremes.shares[0])
+    statistics = extremes.statistics
     p = max(float((statistics >= statistics[0]).mean()), sign_p(tables, first))
-    return Chance(share, *_interval(share, p, _reach(found), sizes), p), statistics
+    return Chance(share, *_interval(share, p, _reach(extremes), sizes), p), statistics
 
 
 class Extremes(NamedTuple):
@@ -190,8 +190,8 @@ class Extremes(NamedTuple):
     statistics: Floats
 
 
-def extremes_of(found: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[int, int]]) -> Extremes:
-    """The mean share of all environments, and its test statistic. found: what `shares_of` gives of each environment.
+def extremes_of(shares_and_variances: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[int, int]]) -> Extremes:
+    """The mean share of all environments, and its test statistic. shares_and_variances: what `shares_of` gives of each environment.
 
     The statistic is the quantile of the normal distribution beyond which as much lies as beyond the studentised share
     in Student's distribution. Its degrees of freedom are Satterthwaite's, of the variances of all methods and
@@ -199,8 +199,10 @@ def extremes_of(found: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[in
     """
     from scipy.special import ndtri, stdtr
 
-    shares = np.mean([share for share, _ in found], axis=0)
-    variances = np.concatenate([each for _, each in found]) / len(found) ** 2  # [methods · environments, orders]
+    shares = np.mean([share for share, _ in shares_and_variances], axis=0)
+    variances = (
+        np.concatenate([each for _, each in shares_and_variances]) / len(shares_and_variances) ** 2
+    )  # [methods · environments, orders]
     free = np.concatenate(sizes)[:, None] - 1
     whole = variances.sum(axis=0)
     parts = (variances**2 / free).sum(axis=0)
@@ -214,15 +216,15 @@ def extremes_of(found: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[in
     return Extremes(shares, errors, freedom, statistics.round(7))
 
 
-def _reach(found: Extremes) -> float:
+def _reach(extremes: Extremes) -> float:
     """How far from ½ the share may be, on the scale of arcsin √P, without being among the 5 % most extreme orders."""
     from scipy.special import ndtr, stdtrit
 
-    if found.errors[0] == 0:
+    if extremes.errors[0] == 0:
         return 0.0
-    allowed = int((1 - CONFIDENCE) * len(found.statistics) + 1e-9)
-    critical = np.sort(found.statistics)[-1 - allowed]
-    return -float(stdtrit(found.freedom[0], ndtr(-critical))) * float(found.errors[0])
+    allowed = int((1 - CONFIDENCE) * len(extremes.statistics) + 1e-9)
+    critical = np.sort(extremes.statistics)[-1 - allowed]
+    return -float(stdtrit(extremes.freedom[0], ndtr(-critical))) * float(extremes.errors[0])
 
 
 @lru_cache(maxsize=8)
@@ -235,9 +237,9 @@ def orders(first: int, second: int, number: int | None = None) -> NDArray[np.boo
     runs = first + second
     if number is None and math.comb(runs, first) <= MOST_ORDERS:
         chosen = np.array(list(itertools.combinations(range(runs), first)))
-        found = np.zeros((len(chosen), runs), np.bool_)
-        np.put_along_axis(found, chosen, True, axis=1)
-        return found
+        is_first = np.zeros((len(chosen), runs), np.bool_)
+        np.put_along_axis(is_first, chosen, True, axis=1)
+        return is_first
     true = np.arange(runs) < first
     rng = np.random.default_rng((SEED, number or 0))
     return np.concatenate([true[None], rng.permuted(np.tile(true, (RANDOM_ORDERS - 1, 1)), axis=1)])

@@ -98,9 +98,9 @@ def training_curve(record: RunRecord, by: Axis) -> Line:
 
 def evaluation_curve(record: RunRecord, by: Axis, deterministic: bool = False) -> Line:
     """Mean returns of a run's checkpoints, over their agent "steps" or training "seconds"."""
-    found = [each for each in record.evaluations if each.evaluation.deterministic == deterministic]
-    x = [float(each.steps if by == "steps" else each.training_s) for each in found]
-    return Line(np.array(x), np.array([each.evaluation.mean_return for each in found]))
+    evaluations = [each for each in record.evaluations if each.evaluation.deterministic == deterministic]
+    x = [float(each.steps if by == "steps" else each.training_s) for each in evaluations]
+    return Line(np.array(x), np.array([each.evaluation.mean_return for each in evaluations]))
 
 
 def drawn_evaluations(record: RunRecord, by: Axis) -> Line:
@@ -186,19 +186,19 @@ class SettingRow:
 def settings_side_by_side(records: Sequence[RunRecord]) -> list[SettingRow]:
     """Every setting of every method but the seed."""
     methods = list(dict.fromkeys(record.method for record in records))
-    found: dict[str, dict[str, dict[str, None]]] = {}  # key → method → its values, in order
+    values_of_key: dict[str, dict[str, dict[str, None]]] = {}  # key → method → its values, in order
     ours = {theirs: own for own, theirs in SAME_MEANING.items()}
     for record in records:
         pairs = {key: display(value) for key, value in record.settings_but_seed.items()} | dict(record.their_settings)
         for key, value in pairs.items():
-            found.setdefault(ours.get(key, key), {}).setdefault(record.method, {})[value] = None
+            values_of_key.setdefault(ours.get(key, key), {}).setdefault(record.method, {})[value] = None
     return [
         SettingRow(
             f"{key} ({SAME_MEANING[key]})" if key in SAME_MEANING else key,
             {method: " or ".join(values[method]) if method in values else None for method in methods},
             differs=len(set().union(*values.values())) > 1,
         )
-        for key, values in found.items()
+        for key, values in values_of_key.items()
     ]
 
 

@@ -31,9 +31,9 @@ def p_values(scores: Floats, others: Floats) -> Floats:
     won = wins.mean(axis=2)
     lost = 1 - wins.mean(axis=1)
     variances = np.array([each.var(axis=1, ddof=1) / each.shape[1] for each in (won, lost)])
-    found = extremes_of([(share, np.where(variances > 1e-12, variances, 0.0))], [size]).statistics
+    statistics = extremes_of([(share, np.where(variances > 1e-12, variances, 0.0))], [size]).statistics
     every = _statistics(*size)
-    p = (len(every) - np.searchsorted(every, found)) / len(every)
+    p = (len(every) - np.searchsorted(every, statistics)) / len(every)
     ahead = np.where(share[:, None, None] > 0.5, wins, 1 - wins)
     signs = [_sign_p(ahead.max(axis=axis)) for axis in (1, 2)]
     return np.asarray(np.maximum.reduce([p, np.full_like(p, 1 / len(every)), *signs]))

@@ -168,8 +168,8 @@ class Results:
     @property
     def caution(self) -> str | None:
         """The warning about few seeds; None if all methods have enough in every environment that has them."""
-        found = [(name, len(each.runs)) for env in self.environments.values() for name, each in env.methods.items()]
-        counts = {name: [runs for method, runs in found if method == name] for name in self.methods}
+        numbers = [(name, len(each.runs)) for env in self.environments.values() for name, each in env.methods.items()]
+        counts = {name: [runs for method, runs in numbers if method == name] for name in self.methods}
         return statistics.caution({name: min(each) for name, each in counts.items()})
 
     @property
@@ -225,7 +225,7 @@ def results_of(
     envs = dict.fromkeys(record.env for record in records)
     environments = {env: _environment(runs, env, names, lost) for env in envs}
     seconds = values_of(runs, "calibration_s")
-    found = Results(
+    results = Results(
         runs=tuple(runs),
         left_out=left_out,
         making=making,
@@ -237,7 +237,7 @@ def results_of(
         lost=lost,
         question=question,
     )
-    return with_claims(found)
+    return with_claims(results)
 
 
 def with_claims(results: Results) -> Results:
@@ -257,7 +257,7 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
     """
     if results.caution is not None:
         return [], []
-    found = list[Question]()
+    questions = list[Question]()
     unasked = dict[str, None]()
     silent = {(env, name) for env, name in results.lost}  # methods whose runs are no sample, in which environment
     unlike = set[tuple[str, str]]()  # pairs that had different budgets somewhere, or that a report looked at before
@@ -280,13 +280,13 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
                         unasked[f"{env}: {why.format(*names)}."] = None
                         continue
                     sizes = len(both[0]), len(both[1])
-                    found.append(Question(env, measure, *names, chance, sizes, min(sizes)))
+                    questions.append(Question(env, measure, *names, chance, sizes, min(sizes)))
     if results.overall is not None:
         for pair in results.overall.pairs:
             names = pair.method, pair.other
             if names not in unlike and not any(name in names for _, name in silent):
-                found.append(_question_over_all(results.overall, pair))
-    return found, list(unasked)
+                questions.append(_question_over_all(results.overall, pair))
+    return questions, list(unasked)
 
 
 def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
@@ -326,7 +326,9 @@ def _environment(
     here = [each for each in runs if each.measures.env == env]
     threshold = threshold_of(here[0].record)
     by_method = {name: [each for each in here if each.measures.method == name] for name in names}
-    methods = {name: _method(found, threshold, lost.get((env, name), 0)) for name, found in by_method.items() if found}
+    methods = {
+        name: _method(its_runs, threshold, lost.get((env, name), 0)) for name, its_runs in by_method.items() if its_runs
+    }
     return EnvironmentResults(
         threshold,
         methods,
@@ -335,8 +337,8 @@ def _environment(
     )
 
 
-def _method(found: Iterable[MeasuredRun], threshold: float | None, lost: int) -> MethodResults:
-    runs = tuple(sorted(found, key=lambda run: run.measures.seed or 0))
+def _method(its_runs: Iterable[MeasuredRun], threshold: float | None, lost: int) -> MethodResults:
+    runs = tuple(sorted(its_runs, key=lambda run: run.measures.seed or 0))
     scores = {each.name: values_of(runs, each.name) for each in SCORES}
     costs = {each.name: values_of(runs, each.name) for each in COSTS}
     has_times = threshold is not None and not any(run.record.is_smoothed for run in runs)
@@ -399,8 +401,8 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
     matrices = ((method, statistics.on_one_scale(returns, method)) for method in _methods(environments))
     scores = {method: matrix for method, matrix in matrices if matrix is not None}
     for one, other in itertools.combinations(scores, 2):
-        found = (each.methods for each in environments.values())
-        if not all(_is_comparable(name, methods[one].runs, methods[other].runs) for methods in found):
+        of_environments = (each.methods for each in environments.values())
+        if not all(_is_comparable(name, methods[one].runs, methods[other].runs) for methods in of_environments):
             continue
         both = scores[one], scores[other]
         chance = improvement(*both)

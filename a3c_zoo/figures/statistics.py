@@ -163,10 +163,10 @@ def difference(scores: ArrayLike, others: ArrayLike, statistic: Statistic = inte
 def _estimates(methods: Sequence[ArrayLike], figures: Mapping[str, Callable[..., Floats]]) -> dict[str, Estimate]:
     """Figures of the scores `[S, E]` of one or two methods, all of the same draws."""
     matrices = [_checked(each, 2) for each in methods]
-    found = {name: Estimate(float(figure(*matrices)), None, None) for name, figure in figures.items()}
+    estimates = {name: Estimate(float(figure(*matrices)), None, None) for name, figure in figures.items()}
     counts = np.concatenate([(~np.isnan(each)).sum(axis=0) for each in matrices])
     if counts.min() < MIN_SEEDS:
-        return found
+        return estimates
     rng = np.random.default_rng(SEED)
     columns = np.arange(matrices[0].shape[1])
     drawn = [each[_draw(~np.isnan(each), RESAMPLES, rng), columns] for each in matrices]
@@ -174,8 +174,8 @@ def _estimates(methods: Sequence[ArrayLike], figures: Mapping[str, Callable[...,
     for name, figure in figures.items():
         low, high = np.quantile(figure(*drawn), (share, 1 - share))
         if high > low:
-            found[name] = Estimate(found[name].value, float(low), float(high))
-    return found
+            estimates[name] = Estimate(estimates[name].value, float(low), float(high))
+    return estimates
 
 
 def band(curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = CURVE_RESAMPLES) -> Band:

@@ -119,25 +119,25 @@ def show_for(name: str) -> Callable[[float], str]:
     return {"return": score, **times}.get(FIGURES[name].unit, number)
 
 
-def scores(found: EnvironmentResults) -> TextTable:
+def scores(results: EnvironmentResults) -> TextTable:
     """The returns of the methods' evaluations: a column for each comparison statistic."""
     statistics = [name for name in STATISTICS if name not in OVER_ENVIRONMENTS]
     rows = [
         [name, figure.title, *(ranged(*method.scores[figure.name][statistic], show=score) for statistic in statistics)]
         for figure in SCORES
-        for name, method in found.methods.items()
+        for name, method in results.methods.items()
         if figure.name in method.scores
     ]
     columns = ("method", "evaluation return", *(name.replace("_", " ") for name in statistics))
     return TextTable(columns, rows, "Evaluation returns over seeds, with 95 % intervals", words=2)
 
 
-def times(found: EnvironmentResults) -> list[TextTable]:
+def times(results: EnvironmentResults) -> list[TextTable]:
     """The times to the threshold, if the environment has one."""
-    if found.threshold is None:
+    if results.threshold is None:
         return []
     rows = []
-    for name, method in found.methods.items():
+    for name, method in results.methods.items():
         if not method.times:  # means of several episodes do not tell
             rows.append([name, *[NONE] * 5])
             continue
@@ -150,7 +150,7 @@ def times(found: EnvironmentResults) -> list[TextTable]:
         figures = (_median(time, seconds), cpu, _median(steps, number))
         rows.append([name, f"{time.reached} of {time.runs}", least, *figures])
     caption = (
-        f"To a mean return of {found.threshold:g} over 100 training episodes: medians with 95 % intervals. Runs "
+        f"To a mean return of {results.threshold:g} over 100 training episodes: medians with 95 % intervals. Runs "
         f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached, and for "
         "the interval of fewer than five runs. At least: the lower bound of the chance that a run reaches it (95 %, "
         "one-sided), which is no claim of the report. CPU time is an estimate: a run's CPU seconds, times the part of "
@@ -169,10 +169,10 @@ def _median(time: TimeToThreshold, show: Callable[[float], str]) -> str:
     return f"{median} ({low} to {high})"
 
 
-def costs(found: EnvironmentResults) -> TextTable:
+def costs(results: EnvironmentResults) -> TextTable:
     """Speed, time and memory of a run."""
     rows = []
-    for name, method in found.methods.items():
+    for name, method in results.methods.items():
         spreads = [(method.costs.get(each.name), show_for(each.name)) for each in COSTS]
         texts = (NONE if each is None else ranged(*each, show) for each, show in spreads)
         rows.append([name, *texts])

@@ -244,7 +244,7 @@ def label_runs(runs: Sequence[RunRecord]) -> list[str]:
     """
     labels: dict[tuple[str, str], str] = {}  # method and all differences → label, which holds the first of them
     taken: Counter[str] = Counter()
-    found = []
+    names = []
     for run in runs:
         own = _variant(run)
         others = [_variant(each) for each in runs if each.method == run.method]
@@ -259,8 +259,8 @@ def label_runs(runs: Sequence[RunRecord]) -> list[str]:
                 labels[whole] = label
             else:
                 labels[whole] = f"{label} #{taken[label]}"
-        found.append(labels[whole])
-    return found
+        names.append(labels[whole])
+    return names
 
 
 def _variant(run: RunRecord) -> dict[str, Any]:

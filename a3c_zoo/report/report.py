@@ -110,24 +110,24 @@ def _head(results: Results) -> str:
 
 
 def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) -> ReportSection:
-    found = results.environments[env]
+    in_env = results.environments[env]
     figures = {f"{panel.title} by {panel.x_label}": panel for row in rows for panel in row}
-    final = final_return_in({name for method in found.methods.values() for name in method.scores})
+    final = final_return_in({name for method in in_env.methods.values() for name in method.scores})
     if final is not None:
-        with_it = {name: method for name, method in found.methods.items() if final.name in method.scores}
+        with_it = {name: method for name, method in in_env.methods.items() if final.name in method.scores}
         values = {name: values_of(method.runs, final.name)[:, None] for name, method in with_it.items()}
         figures |= _profile(values, f"{env}: share of runs above a final return{final.actions}", "final return")
     sizes = {len(group.runs) for row in rows for panel in row for group in panel.groups.values()} - {0, 1}
     middle = drawing.thick(sizes, "interquartile mean, with its 95 % interval", "mean, within their range")
     return ReportSection(
         env,
-        texts=[f"Thin: single runs. Thick: their {middle}. Dotted: the threshold.{_about_ends(found)}"],
+        texts=[f"Thin: single runs. Thick: their {middle}. Dotted: the threshold.{_about_ends(in_env)}"],
         figures=figures,
         tables=[
-            pages.scores(found),
-            *(replace(table, folded="Times to the threshold") for table in pages.times(found)),
-            replace(pages.costs(found), folded="Speed and cost"),
-            *_differences(env, found.pairs, results),
+            pages.scores(in_env),
+            *(replace(table, folded="Times to the threshold") for table in pages.times(in_env)),
+            replace(pages.costs(in_env), folded="Speed and cost"),
+            *_differences(env, in_env.pairs, results),
         ],
     )
 
@@ -137,9 +137,9 @@ def _differences(env: str | None, pairs: Sequence[PairResults], results: Results
     return [replace(table, folded="Every difference, with its interval and p") for table in tables]
 
 
-def _about_ends(found: EnvironmentResults) -> str:
+def _about_ends(in_env: EnvironmentResults) -> str:
     """Why curves over seconds end at different times; "" if they do not."""
-    ends = [method.costs["training_s"].median for method in found.methods.values()]
+    ends = [method.costs["training_s"].median for method in in_env.methods.values()]
     if max(ends) <= SAME_END * min(ends):
         return ""
     return " Curves over seconds end at different times: each method ends when its first run has spent its budget."
@@ -147,18 +147,18 @@ def _about_ends(found: EnvironmentResults) -> str:
 
 def panels_of(results: Results, env: str) -> list[list[Panel]]:
     """A row of training returns and, if there is one, a row of evaluation returns, each by steps and by seconds."""
-    found = results.environments[env]
+    in_env = results.environments[env]
     kinds = {"mean of the last 100 training episodes": training_curve, "evaluation of checkpoints": drawn_evaluations}
     rows = []
     for title, curve in kinds.items():
         row = []
         for by, axis in AXES.items():
-            lines = {name: [curve(run.record, by) for run in method.runs] for name, method in found.methods.items()}
+            lines = {name: [curve(run.record, by) for run in method.runs] for name, method in in_env.methods.items()}
             is_log = by == "seconds" and drawing.ends_differ(lines)
             groups = {name: drawing.group_of(each, is_log) for name, each in lines.items()}
             has_points = curve is drawn_evaluations
             row.append(
-                Panel(f"{env}: {title}", axis, "return of an episode", groups, found.threshold, has_points, is_log)
+                Panel(f"{env}: {title}", axis, "return of an episode", groups, in_env.threshold, has_points, is_log)
             )
         if curve is training_curve or any(group.runs for panel in row for group in panel.groups.values()):
             rows.append(row)
@@ -175,22 +175,22 @@ def _profile(values: Mapping[str, Floats], title: str, x_label: str) -> dict[str
 
 
 def _overall(results: Results) -> list[ReportSection]:
-    found = results.overall
-    if found is None:
+    overall = results.overall
+    if overall is None:
         return []
-    if not found.scores:
+    if not overall.scores:
         none = "No method has final returns with sampled actions on every environment."
         return [ReportSection("All environments", texts=[none])]
     title = "all environments: share of runs above a score"
-    rows = [[name, *(ranged(*each[statistic]) for statistic in STATISTICS)] for name, each in found.methods.items()]
+    rows = [[name, *(ranged(*each[statistic]) for statistic in STATISTICS)] for name, each in overall.methods.items()]
     columns = ("method", *(name.replace("_", " ") for name in STATISTICS))
     table = TextTable(columns, rows, "Final returns as scores, with 95 % intervals")
     return [
         ReportSection(
             "All environments",
             texts=[f"Scores: {SCALE}."],
-            figures=_profile(found.scores, title, "score"),
-            tables=[table, *_differences(None, found.pairs, results)],
+            figures=_profile(overall.scores, title, "score"),
+            tables=[table, *_differences(None, overall.pairs, results)],
         )
     ]
 
@@ -274,15 +274,15 @@ def _left_out(results: Results) -> list[ReportSection]:
 
 def _settings(results: Results) -> ReportSection:
     tables = []
-    for env, found in results.environments.items():
-        if found.settings:
-            methods = list(found.settings[0].values)
+    for env, in_env in results.environments.items():
+        if in_env.settings:
+            methods = list(in_env.settings[0].values)
         else:
             methods = []
         differ, others = (
             [
                 [row.key, *(row.values[method] or NONE for method in methods)]
-                for row in found.settings
+                for row in in_env.settings
                 if row.differs is it
             ]
             for it in (True, False)

@@ -83,10 +83,10 @@ def runs_csv(runs: Sequence[Mapping[str, Any]]) -> str:
 
 def by_env(numbers: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
     """(environment, method) → number, as environment → method → number."""
-    found: dict[str, dict[str, int]] = {}
+    in_envs: dict[str, dict[str, int]] = {}
     for (env, method), number in numbers.items():
-        found.setdefault(env, {})[method] = number
-    return found
+        in_envs.setdefault(env, {})[method] = number
+    return in_envs
 
 
 def _method_to_json(method: MethodResults) -> dict[str, Any]:
@@ -96,13 +96,13 @@ def _method_to_json(method: MethodResults) -> dict[str, Any]:
 
 def _pair_to_json(pair: PairResults) -> dict[str, Any]:
     """Without p: `claims` has it, of what was asked."""
-    found: dict[str, Any] = _plain(pair.chances)
+    plain: dict[str, Any] = _plain(pair.chances)
     for name in pair.chances:
-        del found[name]["p"]
-        found[name] |= _plain({"difference": pair.differences[name]})
-    return {"method": pair.method, "other": pair.other, **found}
+        del plain[name]["p"]
+        plain[name] |= _plain({"difference": pair.differences[name]})
+    return {"method": pair.method, "other": pair.other, **plain}
 
 
-def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(records: Mapping[str, Any]) -> dict[str, Any]:
     """Named tuples as dictionaries, in a mapping or in a mapping of such mappings."""
-    return {name: _plain(each) if isinstance(each, Mapping) else each._asdict() for name, each in found.items()}
+    return {name: _plain(each) if isinstance(each, Mapping) else each._asdict() for name, each in records.items()}

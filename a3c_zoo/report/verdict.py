@@ -38,9 +38,9 @@ def verdict(results: Results) -> list[str]:
     lines += [results.caution] if results.caution else []
     lines += [*_why_nothing_is_claimed(results), *results.unasked]
     lines += _about_claims(results)
-    for env, found in results.environments.items():
-        for name, method in found.methods.items():
-            lines += _about_method(env, name, method, found.threshold, not results.no_seconds)
+    for env, in_env in results.environments.items():
+        for name, method in in_env.methods.items():
+            lines += _about_method(env, name, method, in_env.threshold, not results.no_seconds)
     if results.left_out:
         lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them.")
     return [*lines, *_other_notes(results)]
@@ -49,11 +49,11 @@ def verdict(results: Results) -> list[str]:
 def answers(results: Results) -> dict[str, bool]:
     """The first sentences of the verdict, which answer its questions → whether a difference is shown."""
     if results.decided:
-        found = decisions.sentences(results.decided)
+        sentences = decisions.sentences(results.decided)
     else:
-        found = {}
+        sentences = {}
     ordered = sorted(results.claims, key=lambda claim: not claim.holds)
-    return found | {_about_claim(claim): claim.holds for claim in ordered}
+    return sentences | {_about_claim(claim): claim.holds for claim in ordered}
 
 
 def notes(results: Results) -> list[str]:
@@ -72,26 +72,26 @@ def _other_notes(results: Results) -> list[str]:
         for run in results.runs
         if run.measures.final_return is None and run.measures.final_return_greedy is None
     ]
-    found = []
+    notes = []
     if unplayed:
-        found.append(f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing.")
+        notes.append(f"Not evaluated, or not to the end: {', '.join(unplayed)}. Their returns are missing.")
     if any(run.record.evaluations and not run.record.is_ours for run in results.runs):
-        found.append(THEIR_EVALUATIONS)
+        notes.append(THEIR_EVALUATIONS)
     if any(not (run.record.evaluations or run.record.is_ours) for run in results.runs):
-        found.append(TRAINING_ONLY)
-    found += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
-    found += [
+        notes.append(TRAINING_ONLY)
+    notes += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
+    notes += [
         f"{env}: the runs of {name} do not have the same settings; see below."
         for env, each in results.environments.items()
         for name, method in each.methods.items()
         if any(_settings_of(run.record) != _settings_of(method.runs[0].record) for run in method.runs)
     ]
     if len(results.machines) > 1:
-        found.append(f"The runs were made on different machines: {listed(results.machines)}.")
-    found += results.making.engine_notes if results.making else ()
+        notes.append(f"The runs were made on different machines: {listed(results.machines)}.")
+    notes += results.making.engine_notes if results.making else ()
     if results.no_seconds:
-        found.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
-    return found
+        notes.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
+    return notes
 
 
 def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str]]:
@@ -119,7 +119,7 @@ def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
 
 def _about_budgets(results: Results) -> list[str]:
     """A sentence for each environment whose methods had different budgets. Runs of other programs have none."""
-    found = []
+    sentences = []
     for env, each in results.environments.items():
         budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
         for name, method in each.methods.items():
@@ -127,13 +127,13 @@ def _about_budgets(results: Results) -> list[str]:
                 budgets.setdefault(name, {})[budget_of(record)] = None
         if len({frozenset(words) for words in budgets.values()}) > 1:
             told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
-            found.append(f"{env}: methods had different budgets ({told}){UNLIKE}")
-    return found
+            sentences.append(f"{env}: methods had different budgets ({told}){UNLIKE}")
+    return sentences
 
 
 def _about_lengths(results: Results) -> list[str]:
     """A sentence for each environment where runs of other programs, whose budgets are not known, differ in length."""
-    found = []
+    sentences = []
     for env, each in results.environments.items():
         steps = {name: [run.measures.steps for run in method.runs] for name, method in each.methods.items()}
         runs = [run for method in each.methods.values() for run in method.runs]
@@ -142,8 +142,8 @@ def _about_lengths(results: Results) -> list[str]:
                 f"{name}: {min(counts):,}{f' to {max(counts):,}' * (min(counts) < max(counts))} steps"
                 for name, counts in steps.items()
             )
-            found.append(f"{env}: the runs have different lengths ({told}){UNLIKE}")
-    return found
+            sentences.append(f"{env}: the runs have different lengths ({told}){UNLIKE}")
+    return sentences
 
 
 def common_budget(results: Results) -> str:

@@ -72,16 +72,16 @@ class Acting(nn.Module):
             mode = (middle + half * (mean.tanh() if actions.squash else mean)).clamp(low, high)
             if not actions.squash:
                 mean, std = middle + half * mean, half * std
-            found = {"mean": mean.float(), "std": std.float()}
+            values = {"mean": mean.float(), "std": std.float()}
         elif isinstance(actions, Bernoulli):
-            found = {"probabilities": logits.sigmoid()}
+            values = {"probabilities": logits.sigmoid()}
         else:
             choices = torch.split(logits, getattr(actions, "sizes", actions.num_logits), dim=-1)
-            found = {"probabilities": torch.cat([choice.softmax(dim=-1) for choice in choices], dim=-1)}
+            values = {"probabilities": torch.cat([choice.softmax(dim=-1) for choice in choices], dim=-1)}
             mode = mode + torch.tensor(actions.start)
         if not isinstance(actions, Categorical):
             mode = mode.reshape(-1, *actions.space_shape).to(torch.from_numpy(np.empty(0, actions.space_dtype)).dtype)
-        return {"action": mode, **found, **({"next_state": after[0]} if after else {})}
+        return {"action": mode, **values, **({"next_state": after[0]} if after else {})}
 
 
 def numbers(leaf: Leaf, part: Tensor) -> Tensor:
@@ -127,16 +127,16 @@ class ComparedPolicy:
             feed["state"] = inputs[1].numpy()
         wanted = {name: output.numpy() for name, output in self._acting.outputs(*inputs).items()}
         wanted["action"] = self._policy.predict(*arguments, deterministic=True)[0]
-        for (name, array), found in zip(wanted.items(), self.session.run(list(wanted), feed), strict=True):
-            self._compare(name, array, found)
+        for (name, array), outputs in zip(wanted.items(), self.session.run(list(wanted), feed), strict=True):
+            self._compare(name, array, outputs)
         self.observations += NUM_ENVS
         return self._policy.predict(*arguments, deterministic)
 
-    def _compare(self, name: str, wanted: NDArray[Any], found: NDArray[Any]) -> None:
+    def _compare(self, name: str, wanted: NDArray[Any], outputs: NDArray[Any]) -> None:
         scale = np.maximum(np.abs(wanted), 1) if wanted.dtype.kind == "f" else 1  # integers must be equal
-        is_alike = (wanted.dtype, wanted.shape) == (found.dtype, found.shape)
+        is_alike = (wanted.dtype, wanted.shape) == (outputs.dtype, outputs.shape)
         if is_alike:
-            difference = np.max(np.abs(np.subtract(wanted, found, dtype=np.float64)) / scale)
+            difference = np.max(np.abs(np.subtract(wanted, outputs, dtype=np.float64)) / scale)
         else:
             difference = np.inf
         if not difference <= TOLERANCE:

@@ -56,15 +56,15 @@ def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
     except (OSError, ValueError, KeyError, TypeError):
         return ()
     try:
-        found = sorted(map(_checkpoint_evaluation, rows), key=lambda each: each.key)
+        evaluations = sorted(map(_checkpoint_evaluation, rows), key=lambda each: each.key)
     except (KeyError, TypeError, ValueError) as error:
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
-    if len({each.key for each in found}) < len(found):
+    if len({each.key for each in evaluations}) < len(evaluations):
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
-    by_mode = ([each for each in found if each.key[1] == is_greedy] for is_greedy in (False, True))
+    by_mode = ([each for each in evaluations if each.key[1] == is_greedy] for is_greedy in (False, True))
     if any(one.training_s >= two.training_s for mode in by_mode for one, two in itertools.pairwise(mode)):
         raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: its training_s do not rise")
-    return tuple(found)
+    return tuple(evaluations)
 
 
 def _checkpoint_evaluation(row: Any) -> CheckpointEvaluation:
@@ -74,7 +74,7 @@ def _checkpoint_evaluation(row: Any) -> CheckpointEvaluation:
     return CheckpointEvaluation(steps, training_s, Evaluation(**fields_of(Evaluation, fields)))
 
 
-def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluation], seed: int) -> None:
+def keep_evaluations(run: Path, episodes: int, evaluations: Sequence[CheckpointEvaluation], seed: int) -> None:
     """Adds evaluations to a run's evaluations.json, under a lock: another comparison may add some at the same time.
 
     Evaluations of the same checkpoints are replaced, and so are those with another number of episodes.
@@ -83,7 +83,7 @@ def keep_evaluations(run: Path, episodes: int, found: Sequence[CheckpointEvaluat
         RunDirectoryError: the file cannot be written, or another process holds the lock for too long.
     """
     with disk_errors(run, "write"), filelock.FileLock(run / ".evaluations.lock", timeout=LOCK_LIMIT_S):
-        every = {each.key: each for each in (*kept_evaluations(run, episodes), *found)}
+        every = {each.key: each for each in (*kept_evaluations(run, episodes), *evaluations)}
         rows = [
             {"steps": each.steps, "training_s": each.training_s, **asdict(each.evaluation)}
             for _, each in sorted(every.items())

@@ -63,7 +63,7 @@ def told_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:
     for run, parent in zip(runs, parents, strict=True):
         folders.setdefault((run.env, run.method), set()).add(parent)
     short = {
-        name: _short_names(set().union(*(found for (_, method), found in folders.items() if method == name)))
+        name: _short_names(set().union(*(parents_of for (_, method), parents_of in folders.items() if method == name)))
         for (_, name), several in folders.items()
         if len(several) > 1
     }

@@ -174,16 +174,16 @@ def _run_folders(path: Path) -> list[Path]:
     """All runs and closed folders below `path`, sorted; `path` itself if it is one, or if there is none."""
     if _is_run(path):
         return [path]
-    found = []
+    runs = []
     waiting = [path]
     while waiting:  # `os.walk` calls itself for each folder, and a thousand may lie in each other
         folder = waiting.pop()
         with suppress(OSError):  # without what goes away meanwhile, and without paths that are too long
             if _is_run(folder):
-                found.append(folder)
+                runs.append(folder)
             if not _is_ours(folder):  # below ours are event files, and rows that were set aside
                 waiting += _folders_in(folder)
-    return sorted(found) or [path]
+    return sorted(runs) or [path]
 
 
 def _folders_in(folder: Path) -> list[Path]:

@@ -106,14 +106,14 @@ def tensors_of(content: Any, most_values: int) -> Iterator[tuple[str, Tensor]]:
     from torch import Tensor
 
     waiting = [("", content)]
-    found = 1
+    count = 1
     while waiting:
         where, value = waiting.pop()
         if isinstance(value, Tensor):
             yield where, value
         elif isinstance(value, dict | list | tuple):
-            found += len(value)
-            if found > most_values:
+            count += len(value)
+            if count > most_values:
                 raise ValueError(f"it holds more than {most_values:,} values")
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
             waiting += [(_shortened(f"{where}.{key}".lstrip(".")), each) for key, each in pairs]

@@ -235,8 +235,8 @@ def read_evaluations(file: Path) -> Floats:
     Raises:
         RunDirectoryError: the file is damaged.
     """
-    found = sorted(read_played(file)["sampled"].items())
-    rows = np.array([(*at, sum(each[::2]) / (len(each) // 2)) for at, each in found], np.float64)
+    played = sorted(read_played(file)["sampled"].items())
+    rows = np.array([(*at, sum(each[::2]) / (len(each) // 2)) for at, each in played], np.float64)
     rows = rows.reshape(-1, 3)
     if not (np.abs(rows) <= (GREATEST, GREATEST, GREATEST_RETURN)).all():
         raise RunDirectoryError(f"{file.name} is damaged: it has a number that is not finite, or too great")

@@ -45,9 +45,9 @@ def timing_of(run: Path) -> Timing | None:
     try:
         content = fields_of(Timing, read_json(run / TIMING_FILE))
         variables = {printable(name): printable(str(value)) for name, value in content["variables"].items()}
-        found = Timing(float(content["calibration_s"]), variables, content.get("torch_threads"))
-        if found.calibration_s >= LEAST_S:
-            return found
+        timing = Timing(float(content["calibration_s"]), variables, content.get("torch_threads"))
+        if timing.calibration_s >= LEAST_S:
+            return timing
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

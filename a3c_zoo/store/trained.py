@@ -132,13 +132,15 @@ def facts(run: Run, entry: TrainedEntry | None) -> dict[str, Any]:
 def directory_of(registry: Registry, entry: TrainedEntry) -> Run:
     """The folder that an entry names. Raises RunDirectoryError if it is not there, or of another agent."""
     try:
-        found = Run(Path(str(resources.files(entry.package) / entry.name)), is_trusted=True)
+        folder = Run(Path(str(resources.files(entry.package) / entry.name)), is_trusted=True)
     except Exception as error:  # of the package's own import
         raise RunDirectoryError(f"package '{entry.package}' cannot be found: {one_line(error)}") from error
-    meta = found.meta
+    meta = folder.meta
     if (meta["env"], meta["agent"]) != (entry.env, entry.agent):
-        raise RunDirectoryError(f"{found.meta_file} is of {meta['agent']} on {meta['env']}, not as '{entry.name}' says")
-    return found
+        raise RunDirectoryError(
+            f"{folder.meta_file} is of {meta['agent']} on {meta['env']}, not as '{entry.name}' says"
+        )
+    return folder
 
 
 def entry_of(registry: Registry, run: Run) -> TrainedEntry | None:
