@@ -545,7 +545,10 @@ def test_a_report_at_a_place_that_may_not_be_looked_at(tmp_path: Path, monkeypat
         (["cartpole", "--agent", "a3d", "--baseline", "random"], "unknown agent 'a3d'. Did you mean 'a3c'?"),
         (["cartpole", "--baseline", "a3c"], "'a3c' is an agent, not a baseline: --agent a3c"),
         (["cartpole", "--agent", "random"], "'random' is a baseline, not an agent: --baseline random"),
-        (["cartpole"], "there is nothing to compare a3c with: give a --baseline, or a second --agent"),
+        (
+            ["cartpole"],
+            "there is nothing to compare a3c with: give a --baseline, a second --agent, or several --method",
+        ),
         ([], "name an environment to compare on, or runs to read: --from."),
         (["cartpole", "--baseline", "random", "--seeds", "3,1,3"], "seed 3 is given twice"),
         (["cartpole", "cartpole", "--baseline", "random"], "environment cartpole is given twice"),
@@ -649,7 +652,9 @@ def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> N
     shutil.copytree("runs", copies)
     twin = copies / "twin"
     shutil.copytree(copies / inside.runs[0].name, twin)
-    with pytest.raises(ZooError, match=r"seed 1 of a3c on cartpole is there twice, .* and twin: leave one of each out"):
+    with pytest.raises(
+        ZooError, match=r"seed 1 of a3c on cartpole is there twice, .* and twin: .* leave one of each out"
+    ):
         a3c_zoo.compare(sources=[copies], out=tmp_path / "out")
     meta = json.loads((twin / "meta.json").read_text()) | {"env": "pong"}
     (twin / "meta.json").write_text(json.dumps(meta))
@@ -762,7 +767,7 @@ def test_names_in_words() -> None:
 
 def test_two_comparisons_in_the_same_second_choose_different_directories(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([datetime(2026, 11, 22, 12, 0, 5, microsecond) for microsecond in (7, 8)])
-    monkeypatch.setattr("a3c_zoo.engines.datetime", SimpleNamespace(now=lambda: next(moments)))
+    monkeypatch.setattr("a3c_zoo.engines.interface.datetime", SimpleNamespace(now=lambda: next(moments)))
     names = [new_run_name("cartpole", "sb3-a2c@zoo", 1) for _ in range(2)]
     assert names == [f"cartpole-sb3-a2c@zoo-s1-20261122-120005-00000{microsecond}" for microsecond in (7, 8)]
 
