@@ -191,7 +191,7 @@ class Extremes(NamedTuple):
 
 
 def extremes_of(shares_and_variances: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[int, int]]) -> Extremes:
-    """The mean share of all environments, and its test statistic. shares_and_variances: what `shares_of` gives of each environment.
+    """The mean share of all environments, and its test statistic. The first argument: what `shares_of` gives of each.
 
     The statistic is the quantile of the normal distribution beyond which as much lies as beyond the studentised share
     in Student's distribution. Its degrees of freedom are Satterthwaite's, of the variances of all methods and
