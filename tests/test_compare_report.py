@@ -20,6 +20,7 @@ from a3c_zoo.figures import statistics
 from a3c_zoo.figures.curves import Line
 from a3c_zoo.figures.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.figures.results import Making, Results, results_of
+from a3c_zoo.figures.statistics import optimality_gap
 from a3c_zoo.records import Evaluation, Outcome, score
 from a3c_zoo.report.drawing import Panel, draw_grid, group_of, on_grid, to_inline_svg
 from a3c_zoo.report.pages import (
@@ -364,10 +365,39 @@ def test_several_environments_are_put_on_one_scale() -> None:
         ("a3c", 10.0, "pong"), ("random", -10.0 - 10 * (s == 2), "pong"),
     ]]  # fmt: skip
     found = to_json(together(runs))["overall"]
-    # cartpole: 300 is 0 and 500 is 1; pong: −20 is 0 and 10 is 1
+    # cartpole: 22 is 0 and 500 is 1; pong: −20.7, random actions, is 0 and 14.6, a human, is 1
+    scores = (378 / 478, 1.0, 30.7 / 35.3, 30.7 / 35.3)
+    assert found["methods"]["a3c"]["mean"]["value"] == pytest.approx(sum(scores) / 4)
+    assert found["methods"]["a3c"]["optimality_gap"]["value"] == pytest.approx(1 - sum(scores) / 4)
+    of_random = (278 / 478, 278 / 478, 10.7 / 35.3, 0.7 / 35.3)
+    assert found["methods"]["random"]["mean"]["value"] == pytest.approx(sum(of_random) / 4)
+    assert found["against"][0]["final_return"]["value"] == 1
+    assert found["scale"].startswith("0 and 1: returns of 22.0 and 500.0 on cartpole, -20.7 and 14.6 on pong, as the ")
+
+
+def test_a_method_that_is_added_does_not_move_the_scale() -> None:
+    runs = [record("a3c", 1, final=400.0, env="cartpole"), record("a3c", 1, final=10.0, env="pong")]
+    more = [record("best", 1, final=500.0, env="cartpole"), record("best", 1, final=21.0, env="pong")]
+    before, after = (to_json(together(each))["overall"]["methods"]["a3c"] for each in (runs, [*runs, *more]))
+    assert before == after
+
+
+def test_environments_without_a_range_have_the_scale_of_their_runs() -> None:
+    runs = [record(m, s, final=f, env=e) for s in (1, 2) for m, f, e in [
+        ("a3c", 400.0 + 100 * (s == 2), "cartpole"), ("random", 300.0, "cartpole"),
+        ("a3c", 10.0, "gym:Acrobot-v1"), ("random", -10.0 - 10 * (s == 2), "gym:Acrobot-v1"),
+    ]]  # fmt: skip
+    found = to_json(together(runs))["overall"]
+    # cartpole: 300 is 0 and 500 is 1; Acrobot: −20 is 0 and 10 is 1
     assert found["methods"]["a3c"]["mean"]["value"] == pytest.approx((0.5 + 1 + 1 + 1) / 4)
     assert found["methods"]["random"]["mean"]["value"] == pytest.approx((0 + 0 + 1 / 3 + 0) / 4)
-    assert found["against"][0]["final_return"]["value"] == 1
+    assert "optimality_gap" not in found["methods"]["a3c"]
+    assert found["scale"] == "0 and 1: the worst and the best final return of all runs on an environment"
+
+
+def test_the_optimality_gap_counts_more_than_1_as_1() -> None:
+    assert optimality_gap(np.array([[0.5, 1.5], [1.0, 0.0]])) == pytest.approx(1 - (0.5 + 1 + 1 + 0) / 4)
+    assert optimality_gap(np.array([[2.0], [np.nan]])) == 0
 
 
 def test_environments_together_are_no_question_if_few_runs_of_one_have_a_score() -> None:
@@ -480,7 +510,7 @@ def test_a_new_statistic_is_one_function_and_one_line(monkeypatch: pytest.Monkey
     found = together([record(m, s, final=f + s, env=e) for (e, m), f in finals.items() for s in (1, 2)])
     results = to_json(found)
     assert results["environments"]["cartpole"]["methods"]["a3c"]["final_return"]["best_run"]["value"] == 402
-    assert results["overall"]["methods"]["a3c"]["best_run"]["value"] == 1
+    assert results["overall"]["methods"]["a3c"]["best_run"]["value"] == pytest.approx((12 + 20.7) / (14.6 + 20.7))
     page = markdown(page_of(found))
     assert page.count("| mean | best run |") == 2  # a table for each environment
     assert page.count("| median of means | best run |") == 1

@@ -27,11 +27,12 @@ from a3c_zoo.figures.measures import (
 )
 from a3c_zoo.figures.statistics import Estimate, Floats
 from a3c_zoo.records import score
-from a3c_zoo.store.run_records import threshold_of
+from a3c_zoo.store.run_records import score_range_of, threshold_of
 
 #: If the fixed loop's longest time is more than this many times its shortest, a report claims nothing about seconds.
 NOISE_LIMIT: Final = 1.5
-SCALE: Final = "0 and 1: the worst and the best final return of all runs on an environment"
+#: What scores over several environments are, if an environment has no range of its own.
+RUNS_SCALE: Final = "0 and 1: the worst and the best final return of all runs on an environment"
 
 
 class Spread(NamedTuple):
@@ -85,9 +86,14 @@ class PairResults:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentResults:
-    """An environment: its threshold, its methods by name, every pair of them, and their settings side by side."""
+    """An environment: its threshold, its methods by name, every pair of them, and their settings side by side.
+
+    Attributes:
+        score_range: the returns that count as 0 and as 1 over several environments; None if it has none of its own.
+    """
 
     threshold: float | None
+    score_range: tuple[float, float] | None
     methods: Mapping[str, MethodResults]
     pairs: tuple[PairResults, ...]
     settings: tuple[SettingRow, ...]
@@ -95,14 +101,16 @@ class EnvironmentResults:
 
 @dataclass(frozen=True, slots=True)
 class OverallResults:
-    """Several environments on one scale, see `SCALE`.
+    """Several environments on one scale.
 
     Attributes:
-        scores: method → final returns `[seeds, environments]` from 0 to 1, NaN for a missing run; only methods that
+        scale: what 0 and 1 are, in words.
+        scores: method → final returns `[seeds, environments]` on this scale, NaN for a missing run; only methods that
             have runs on every environment.
         methods: method → every statistic of these scores.
     """
 
+    scale: str
     scores: Mapping[str, Floats]
     methods: Mapping[str, Mapping[str, Estimate]]
     pairs: tuple[PairResults, ...]
@@ -331,6 +339,7 @@ def _environment(
     }
     return EnvironmentResults(
         threshold,
+        score_range_of(here[0].record),
         methods,
         tuple(_pair(methods, *pair) for pair in itertools.combinations(methods, 2)),
         tuple(settings_side_by_side([each.record for each in here])),
@@ -394,12 +403,20 @@ def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
 
 def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
     name = "final_return"
+    returns = {
+        env: {method: values_of(each.runs, name) for method, each in in_env.methods.items()}
+        for env, in_env in environments.items()
+    }
+    own = {env: in_env.score_range for env, in_env in environments.items() if in_env.score_range is not None}
+    has_own_scale = len(own) == len(environments)
+    ranges = own if has_own_scale else {env: statistics.range_of(each.values()) for env, each in returns.items()}
+    scores: dict[str, Floats] = {}
+    for method in _methods(environments):
+        of_method = [each.get(method, np.empty(0)) for each in returns.values()]
+        matrix = statistics.on_one_scale(of_method, list(ranges.values()))
+        if matrix is not None:
+            scores[method] = matrix
     pairs = []
-    returns = [
-        {method: values_of(each.runs, name) for method, each in env.methods.items()} for env in environments.values()
-    ]
-    matrices = ((method, statistics.on_one_scale(returns, method)) for method in _methods(environments))
-    scores = {method: matrix for method, matrix in matrices if matrix is not None}
     for one, other in itertools.combinations(scores, 2):
         of_environments = (each.methods for each in environments.values())
         if not all(_is_comparable(name, methods[one].runs, methods[other].runs) for methods in of_environments):
@@ -408,6 +425,16 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
         chance = improvement(*both)
         gap = statistics.difference(*both)
         pairs.append(PairResults(one, other, {name: chance}, {}, {name: gap}))
+    more = statistics.SCALED_STATISTICS if has_own_scale else {}
     return OverallResults(
-        scores, {method: statistics.estimates(matrix) for method, matrix in scores.items()}, tuple(pairs)
+        _scale_in_words(own) if has_own_scale else RUNS_SCALE,
+        scores,
+        {method: statistics.estimates(matrix, more) for method, matrix in scores.items()},
+        tuple(pairs),
     )
+
+
+def _scale_in_words(ranges: Mapping[str, tuple[float, float]]) -> str:
+    texts = (f"{score(low)} and {score(high)} on {env}" for env, (low, high) in ranges.items())
+    told = f"0 and 1: returns of {', '.join(texts)}, as the environments name them"
+    return f"{told}; those of Atari games are of random actions and of a human"

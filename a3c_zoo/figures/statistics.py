@@ -14,9 +14,10 @@ show every entry of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -55,22 +56,25 @@ class Band:
     high: Floats
 
 
-def on_one_scale(returns: Sequence[Mapping[str, Floats]], method: str) -> Floats | None:
-    """A method's scores `[seeds, environments]` from 0 to 1: the worst and the best of all methods' `returns` on each.
+def range_of(returns: Iterable[Floats]) -> tuple[float, float]:
+    """The worst and the best of all methods' returns in an environment. They differ, also if all returns are equal."""
+    everything = np.concatenate(list(returns))
+    low = float(everything.min())
+    high = float(everything.max())
+    return low, high if high > low else low + 1.0
 
-    None if it has no return on one of the environments.
+
+def on_one_scale(returns: Sequence[Floats], ranges: Sequence[tuple[float, float]]) -> Floats | None:
+    """A method's scores `[seeds, environments]`. None if it has no return on one of the environments.
+
+    Args:
+        returns: for each environment. ranges: the returns that count as 0 and as 1 there.
     """
-    columns = []
-    for by_method in returns:
-        if not len(by_method.get(method, ())):
-            return None
-        everything = np.concatenate(list(by_method.values()))
-        low = everything.min()
-        span = np.ptp(everything) or 1.0
-        columns.append((by_method[method] - low) / span)
-    matrix = np.full((max(map(len, columns)), len(columns)), np.nan)
-    for number, column in enumerate(columns):
-        matrix[: len(column), number] = column
+    if not all(len(each) for each in returns):
+        return None
+    matrix = np.full((max(map(len, returns)), len(returns)), np.nan)
+    for number, (column, (low, high)) in enumerate(zip(returns, ranges, strict=True)):
+        matrix[: len(column), number] = (column - low) / (high - low)
     return matrix
 
 
@@ -104,6 +108,14 @@ def median_of_means(scores: Floats) -> Floats:
     return np.asarray(np.median(np.nanmean(scores, axis=-2), axis=-1))
 
 
+def optimality_gap(scores: Floats) -> Floats:
+    """How much the mean of all runs lacks to 1, if more than 1 counts as 1. `[..., S, E]` → `[...]`.
+
+    Agarwal et al. 2021, section 4.3. It is 0 if all runs reach 1, whatever more they reach.
+    """
+    return np.asarray(1 - np.nanmean(np.minimum(scores, 1.0), axis=(-2, -1)))
+
+
 #: Name → statistic, in the order of the report's columns.
 STATISTICS: Final[Mapping[str, Statistic]] = {
     "interquartile_mean": interquartile_mean,
@@ -111,6 +123,8 @@ STATISTICS: Final[Mapping[str, Statistic]] = {
     "mean": mean,
     "median_of_means": median_of_means,
 }
+#: More of them, of scores on a scale that the environments themselves have.
+SCALED_STATISTICS: Final[Mapping[str, Statistic]] = {"optimality_gap": optimality_gap}
 #: Statistics that say something only over several environments. Tables of one environment leave them out.
 OVER_ENVIRONMENTS: Final = frozenset({"median_of_means"})
 
@@ -138,9 +152,9 @@ def tail(runs: int, strata: int) -> float:
     return NormalDist().cdf(-float(stdtrit(runs - strata, (1 + CONFIDENCE) / 2)))
 
 
-def estimates(scores: ArrayLike) -> dict[str, Estimate]:
-    """Every statistic in `STATISTICS` of `[S, E]` scores, by name. Raises what `estimate` does."""
-    return _estimates([scores], STATISTICS)
+def estimates(scores: ArrayLike, more: Mapping[str, Statistic] = MappingProxyType({})) -> dict[str, Estimate]:
+    """Every statistic in `STATISTICS`, and `more`, of `[S, E]` scores, by name. Raises what `estimate` does."""
+    return _estimates([scores], {**STATISTICS, **more})
 
 
 def estimate(scores: ArrayLike, statistic: Statistic = interquartile_mean) -> Estimate:

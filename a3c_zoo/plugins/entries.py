@@ -48,6 +48,8 @@ class EnvEntry:
             preferred to `AGENT` (`gym/a3c-continuous.yml`).
         budget_steps: number of agent steps of a whole training. `a3c-zoo compare` trains for so many by
             default, unless the set of the default agent has a block `compare:`. None: there is no default.
+        score_range: the mean returns that count as 0 and as 1 if several environments are put on one scale, such as
+            those of random actions and of a human. None: none is known.
     """
 
     name: str
@@ -62,6 +64,7 @@ class EnvEntry:
     family: str | None = None
     variant: str = ""
     budget_steps: int | None = None
+    score_range: tuple[float, float] | None = None
     revision: int = ENTRY_REVISION
 
     @property

@@ -13,8 +13,8 @@ import numpy as np
 from a3c_zoo.figures.claims import percent
 from a3c_zoo.figures.decisions import Decisions
 from a3c_zoo.figures.measures import drawn_evaluations, training_curve, values_of
-from a3c_zoo.figures.results import NOISE_LIMIT, SCALE, EnvironmentResults, PairResults, Results, final_return_in
-from a3c_zoo.figures.statistics import MIN_SEEDS, STATISTICS, Floats, performance_profile
+from a3c_zoo.figures.results import NOISE_LIMIT, EnvironmentResults, PairResults, Results, final_return_in
+from a3c_zoo.figures.statistics import MIN_SEEDS, Floats, performance_profile
 from a3c_zoo.files import replace_file
 from a3c_zoo.report import drawing, pages
 from a3c_zoo.report.drawing import Group, Panel
@@ -182,13 +182,14 @@ def _overall(results: Results) -> list[ReportSection]:
         none = "No method has final returns with sampled actions on every environment."
         return [ReportSection("All environments", texts=[none])]
     title = "all environments: share of runs above a score"
-    rows = [[name, *(ranged(*each[statistic]) for statistic in STATISTICS)] for name, each in overall.methods.items()]
-    columns = ("method", *(name.replace("_", " ") for name in STATISTICS))
+    shown = list(next(iter(overall.methods.values())))
+    rows = [[name, *(ranged(*each[statistic]) for statistic in shown)] for name, each in overall.methods.items()]
+    columns = ("method", *(name.replace("_", " ") for name in shown))
     table = TextTable(columns, rows, "Final returns as scores, with 95 % intervals")
     return [
         ReportSection(
             "All environments",
-            texts=[f"Scores: {SCALE}."],
+            texts=[f"Scores: {overall.scale}."],
             figures=_profile(overall.scores, title, "score"),
             tables=[table, *_differences(None, overall.pairs, results)],
         )

@@ -12,7 +12,7 @@ from a3c_zoo.errors import cell
 from a3c_zoo.figures import claims, decisions, statistics
 from a3c_zoo.figures.figure_table import FIGURES
 from a3c_zoo.figures.measures import values_of
-from a3c_zoo.figures.results import NOISE_LIMIT, SCALE, MethodResults, PairResults, Results
+from a3c_zoo.figures.results import NOISE_LIMIT, MethodResults, PairResults, Results
 
 #: Rises when the meaning of a key changes.
 RESULTS_FORMAT: Final = 3
@@ -45,7 +45,7 @@ def to_json(results: Results) -> dict[str, Any]:
         },
         "overall": overall
         and {
-            "scale": SCALE,
+            "scale": overall.scale,
             "methods": _plain(overall.methods),
             "against": [_pair_to_json(pair) for pair in overall.pairs],
         },

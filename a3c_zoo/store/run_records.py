@@ -100,6 +100,14 @@ def threshold_of(run: RunRecord) -> float | None:
         return None
 
 
+def score_range_of(run: RunRecord) -> tuple[float, float] | None:
+    """The returns that count as 0 and as 1 in a run's environment; None as for `threshold_of`."""
+    try:
+        return get_registry().env(run.env, is_trusted=run.is_trusted).score_range
+    except ZooError:
+        return None
+
+
 def hidden_threshold(run: RunRecord) -> str | None:
     """Why a threshold is not looked up, in one sentence; None if it is."""
     module = imported_by(run.env)

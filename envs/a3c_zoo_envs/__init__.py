@@ -18,6 +18,7 @@ def zoo_envs() -> list[EnvEntry | EnvFamily]:
             description="CartPole-v1: balance a pole on a cart",
             gym_id="CartPole-v1",
             budget_steps=250_000,
+            score_range=(22.0, 500.0),  # random actions, and the limit of an episode
         ),
         atari_entry("pong", "pong", 18.0, "Pong on the Atari 2600: 21 points win"),
         atari_entry("breakout", "breakout", 400.0, "Breakout on the Atari 2600: whole games of five lives"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from a3c_zoo import EnvEntry, ZooError
 from a3c_zoo.errors import AROUND_GAMES, unknown_name
+from a3c_zoo_envs.atari_scores import RANDOM_AND_HUMAN
 
 
 def pascal_case(rom: str) -> str:
@@ -43,6 +44,7 @@ def atari_entry(
         description=description,
         family="atari",
         budget_steps=10_000_000,
+        score_range=RANDOM_AND_HUMAN.get(rom),
         revision=1,
     )
 
