@@ -41,6 +41,7 @@ def verdict(results: Results) -> list[str]:
     for env, in_env in results.environments.items():
         for name, method in in_env.methods.items():
             lines += _about_method(env, name, method, in_env.threshold, not results.no_seconds)
+        lines += _about_cost(env, in_env.methods)
     if results.left_out:
         lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them.")
     return [*lines, *_other_notes(results)]
@@ -175,6 +176,15 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
     if parts:
         return [f"{env}: {name} {listed(parts)}."]
     return []
+
+
+def _about_cost(env: str, methods: Mapping[str, MethodResults]) -> list[str]:
+    """What a run of each method took. CPU time depends less on other load than seconds do."""
+    known = {name: method.costs["cpu_s"].median for name, method in methods.items() if "cpu_s" in method.costs}
+    if len(known) < 2:
+        return []
+    each = [f"{seconds(cpu_s)} with {name}" for name, cpu_s in known.items()]
+    return [f"{env}: the CPU time of a run was {listed(each)} (medians)."]
 
 
 def second_look(env: str, method: str, other: str, report: str, claimed: str = "is claimed") -> str:
