@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from a3c_zoo.report.plot import plot
     from a3c_zoo.runs.api import evaluate, load_agent, train
 else:
-    __getattr__ = lazy_names(__name__, __file__)[1]
+    __getattr__ = lazy_names(__name__)[1]
 
 __all__ = [
     "AgentEntry",

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from importlib.abc import InspectLoader
+from typing import Any, cast
 
 
-def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
     """The names in a package's `if TYPE_CHECKING:`, and the package's `__getattr__`, which imports their modules.
 
-    package, file: its `__name__` and `__file__`.
+    package: its `__name__`; it is being imported.
     """
     modules: dict[str, str] = {}
-    for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:
+    spec = sys.modules[package].__spec__
+    assert spec is not None
+    loader = cast(InspectLoader, spec.loader)  # of files, or of a zip
+    for block in ast.parse(loader.get_source(package) or "").body:
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
             for node in block.body:
                 assert isinstance(node, ast.ImportFrom)

@@ -161,9 +161,9 @@ class Evaluation:
 
 
 Reason = Literal["solved", "stop-return", "steps", "episodes", "time-limit", "interrupted", "plugin", "error"]
+"""Why a run ended."""
 #: The reasons of an end with the budget spent.
 FINISHED: Final = ("steps", "time-limit", "episodes")
-"""Why a run ended."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import a3c_zoo
-from a3c_zoo.comparison.methods import parsed_method, runs_of_methods
+from a3c_zoo.comparison.methods import parsed_method, refuse_methods_without_runs, runs_of_methods
 from a3c_zoo.comparison.plan import make_plan
 from a3c_zoo.engines import new_run_name
 from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.store.run_records import read_runs
+from a3c_zoo.store.run_records import RunRecord, read_runs
 from tests.toys_runs import command_line
 
 
@@ -27,6 +29,7 @@ from tests.toys_runs import command_line
         ("fast=a3c", "fast", "a3c", None, None, ()),
         ("'my best=a3c' -o agent.gamma=0.9", "my best", "a3c", None, None, ("agent.gamma=0.9",)),
         ("a3c:sets/x=1.yml", "a3c:sets/x=1.yml", "a3c", None, "sets/x=1.yml", ()),
+        ("fast=a3c:./g=0.98.yml", "fast", "a3c", None, "./g=0.98.yml", ()),
         ("γ=a3c:./own.yml -o agent.gamma=0.9 -o run.workers=1", "γ", "a3c", None, "./own.yml",
          ("agent.gamma=0.9", "run.workers=1")),
         ("a3c -o 'env.wrappers=[a, b]'", "a3c -o 'env.wrappers=[a, b]'", "a3c", None, None, ("env.wrappers=[a, b]",)),
@@ -92,6 +95,7 @@ def test_methods_that_cannot_be_compared(methods: Any, options: Any, error: Any,
 
 def test_a_long_name_fits_into_a_folder() -> None:
     assert len(new_run_name("cartpole", "a3c " + "-o agent.gamma=0.9 " * 30, 1)) < 150
+    assert len(new_run_name("cartpole", "方法" * 100, 1).encode()) < 150
 
 
 @pytest.fixture(scope="module")
@@ -105,29 +109,74 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def chosen(records: Sequence[RunRecord], *methods: str) -> list[RunRecord]:
+    return runs_of_methods(get_registry(), records, [parsed_method(get_registry(), text) for text in methods], ())
+
+
 def test_runs_are_told_apart_by_their_settings(runs: Path) -> None:
     records, _ = read_runs([runs])
-    methods = [parsed_method(get_registry(), text) for text in ("low=a3c -o agent.gamma=0.9", "a3c")]
-    found = runs_of_methods(get_registry(), records, methods)
+    own = "a3c -o run.workers=1"
+    found = chosen(records, f"low={own} -o agent.gamma=0.9", f"own={own}")
     assert sorted((run.method, run.seed, run.settings["agent.gamma"]) for run in found) == [
-        ("a3c", 1, 0.98),
-        ("a3c", 2, 0.98),
         ("low", 1, 0.9),
         ("low", 2, 0.9),
+        ("own", 1, 0.98),
+        ("own", 2, 0.98),
     ]
-    with pytest.raises(ZooError, match="no run has the settings of method 'a3c -o"):
-        runs_of_methods(get_registry(), records, [parsed_method(get_registry(), "a3c -o agent.gamma=0.5")])
-    two = [methods[1], parsed_method(get_registry(), "again=a3c -o agent.gamma=0.98")]
-    with pytest.raises(ZooError, match="'a3c' and 'again' both have the settings of "):
-        runs_of_methods(get_registry(), records, two)
+    assert chosen(records, f"{own} -o agent.gamma=0.5") == []
+    assert chosen(records, "a3c") == []  # its set has two workers
+    assert chosen(records, "nstep") == []
+    with pytest.raises(ZooError, match="'own' and 'again' both have the settings of "):
+        chosen(records, f"own={own}", f"again={own} -o agent.gamma=0.98")
+    nothing = [parsed_method(get_registry(), f"x={own} -o agent.gamma=0.5")]
+    with pytest.raises(ZooError, match="no run has the settings of method 'x'"):
+        refuse_methods_without_runs(nothing, found)
+
+
+def test_a_failed_run_counts_for_the_method_whose_settings_it_has(runs: Path, tmp_path: Path) -> None:
+    """Else what failed would be left out, and the rest claimed."""
+    folder = tmp_path / "runs"
+    shutil.copytree(runs, folder)
+    failed = next(path for path in folder.iterdir() if "gamma: 0.9\n" in (path / "config.yml").read_text())
+    outcome = json.loads((failed / "outcome.json").read_text())
+    (failed / "outcome.json").write_text(json.dumps(outcome | {"reason": "error", "detail": "it failed"}))
+    own = "a3c -o run.workers=1"
+    methods = [f"low={own} -o agent.gamma=0.9", f"own={own}"]
+    found = a3c_zoo.compare("cartpole", sources=folder, methods=methods, out=tmp_path / "out")
+    assert found.results["lost"] == {"cartpole": {"low": 1}}
+    assert found.results["environments"]["cartpole"]["methods"]["low"]["seconds_to_threshold"]["runs"] == 2
+    only_own = a3c_zoo.compare("cartpole", sources=folder, methods=[f"own={own}", f"other={own} -o agent.gamma=0.9"])
+    assert only_own.results["lost"] == {"cartpole": {"other": 1}}
+
+
+def test_a_method_lets_no_stranger_name_a_module(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strange = tmp_path / "strange"
+    shutil.copytree(next(runs.iterdir()), strange)
+    for name in ("meta.json", "config.yml"):
+        text = (strange / name).read_text()
+        (strange / name).write_text(text.replace('"env": "cartpole"', '"env": "gym:evil:Maze-v0"').replace(
+            "env_name: cartpole", "env_name: gym:evil:Maze-v0"
+        ))  # fmt: skip
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ZooError, match="'evil' would be imported|names a module"):
+        a3c_zoo.compare(sources=strange, methods="a3c", out=tmp_path / "out")
 
 
 def test_a_report_of_runs_with_two_settings(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without --method they are twins, which cannot be one method."""
     with pytest.raises(ZooError, match=r"is there twice.*tell settings of one agent apart with --method"):
         a3c_zoo.compare("cartpole", sources=runs, out=tmp_path / "none")
-    words = ["--method", "low=a3c -o agent.gamma=0.9", "--method", "a3c", "--out", tmp_path / "out", "--json"]
+    words = [
+        "--method",
+        "low=a3c -o agent.gamma=0.9 -o run.workers=1",
+        "--method",
+        "a3c -o run.workers=1",
+        "--out",
+        tmp_path / "out",
+        "--json",
+    ]
     assert command_line("compare", "cartpole", "--from", runs, *words) == 0
     results = json.loads(capsys.readouterr().out)
-    assert [*results["environments"]["cartpole"]["methods"]] == ["low", "a3c"]
-    assert [run["method"] for run in results["runs"]] == ["low", "low", "a3c", "a3c"]
+    assert [*results["environments"]["cartpole"]["methods"]] == ["low", "a3c -o run.workers=1"]
+    assert [run["method"] for run in results["runs"]] == ["low", "low", *["a3c -o run.workers=1"] * 2]

@@ -40,4 +40,4 @@ if TYPE_CHECKING:
     from a3c_zoo.processes.pool import WorkerPool as WorkerPool
     from a3c_zoo.processes.serial import SerialCrew as SerialCrew
 else:
-    __all__, __getattr__ = lazy_names(__name__, __file__)
+    __all__, __getattr__ = lazy_names(__name__)

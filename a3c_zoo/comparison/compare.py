@@ -16,7 +16,7 @@ from a3c_zoo.comparison import seed_blocks
 from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.estimates import estimate, evaluations_estimate
 from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks
-from a3c_zoo.comparison.methods import parsed_method, runs_of_methods
+from a3c_zoo.comparison.methods import parsed_method, refuse_methods_without_runs, runs_of_methods
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
@@ -475,9 +475,12 @@ def read(
         choices = " --env ".join(env_names)
         raise ZooError(f"--from: the runs are of {len(env_names)} environments; choose among --env {choices}")
     chosen = on_envs(records, envs, "--from")
+    registry = get_registry()
+    parsed = [parsed_method(registry, text) for text in methods]
+    trusted_envs = {run.env for run in chosen if run.is_trusted}
     if methods:
-        registry = get_registry()
-        chosen = runs_of_methods(registry, chosen, [parsed_method(registry, text) for text in methods])
+        chosen = runs_of_methods(registry, chosen, parsed, trusted_envs)
+        refuse_methods_without_runs(parsed, chosen)
     there = {run.env for run in chosen}
     named = told_apart(chosen)
     unread = unread_on(unread, there) if envs else unread
@@ -486,6 +489,8 @@ def read(
     names = {(run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)}
     without = [replace(run, env=one_name(run.env)) for run in lost_runs(unread)]
     without = [run for run in without if run.env in there]
+    if methods:
+        without = runs_of_methods(registry, without, parsed, trusted_envs)
     without = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in without]
     # `compare` trains failed runs again: those of a seed are one run, which is not lost if one of them ended in order.
     lost = {(run.env, run.method, run.seed) for run in without} - {(run.env, run.method, run.seed) for run in named}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +19,9 @@ from a3c_zoo.store.run_records import RunRecord
 
 #: How a method is written.
 FORM: Final = '[NAME=]AGENT[:SET] [-o KEY=VALUE]..., such as "fast=a3c:a3c-ppo -o agent.gamma=0.98"'
-#: Sections of a configuration that make a method. `run` has seed, budget and what a comparison sets for every run.
+#: Sections of a configuration that make a method, and keys of the section `run` that do.
 OF_A_METHOD: Final = ("env", "agent", "network", "optimizer")
+OF_RUN: Final = ("run.workers", "run.device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,8 @@ def parsed_method(registry: Registry, text: str) -> Method:
         raise ZooError(f"--method '{text}' cannot be read: {error}. Write {FORM}") from None
     if not words:
         raise ZooError(f"--method is empty. Write {FORM}")
-    if _is_named(words[0]):
-        label, equals, rest = words[0].rpartition("=")
-    else:
-        label = ""
-        equals = ""
-        rest = words[0]
-    agent, colon, hyperparams = rest.partition(":")
+    head, colon, hyperparams = words[0].partition(":")  # a file behind the colon may have a sign of equality
+    label, equals, agent = head.rpartition("=")
     name, stack = _stack_apart(agent)
     if (equals and not label) or (colon and not hyperparams) or not name:
         raise ZooError(f"--method '{text}' is not complete. Write {FORM}")
@@ -97,11 +93,6 @@ def parsed_method(registry: Registry, text: str) -> Method:
     if not label and (colon or overrides):
         label = text.strip()
     return Method(text, registry.agents[name], stack, label, hyperparams or None, overrides)
-
-
-def _is_named(word: str) -> bool:
-    """Whether a word is `NAME=AGENT[:SET]`. A file after the colon may have a sign of equality, too."""
-    return "=" in word.partition(":")[0]
 
 
 def _stack_apart(text: str) -> tuple[str, str | None]:
@@ -131,47 +122,65 @@ def refuse_equal(methods: Mapping[str, Config], env: str) -> None:
             raise ZooError(f"'{other}' and '{name}' have the same settings on {env}: leave one of them out")
 
 
-def runs_of_methods(registry: Registry, runs: Sequence[RunRecord], methods: Sequence[Method]) -> list[RunRecord]:
+def runs_of_methods(
+    registry: Registry, runs: Sequence[RunRecord], methods: Sequence[Method], trusted_envs: Collection[str]
+) -> list[RunRecord]:
     """The runs with the settings of a method, each called like it.
 
     Seeds, budgets and the lengths of schedules may be any: a comparison sets them.
 
+    Args:
+        trusted_envs: the environments that may name a module to import.
+
     Raises:
-        ZooError: a method has no run, or a run has the settings of two methods.
+        ZooError: a run has the settings of two methods; or an environment names a module and is not trusted.
     """
-    envs = dict.fromkeys(run.env for run in runs)
-    names: dict[Path, str] = {}
+    owners: dict[Path, Method] = {}
     for method in methods:
-        paths = [run.path for env in envs for run in _of_method(registry, method, env, runs)]
-        if not paths:
+        for env in dict.fromkeys(run.env for run in runs if run.is_ours):
+            entry = registry.env(env, is_trusted=env in trusted_envs)
+            wanted = method_settings(method.config(registry, entry), method.overrides)
+            for run in runs:
+                if run.env != env or not _is_of(method, wanted, run):
+                    continue
+                if run.path in owners:
+                    two = f"'{owners[run.path].name}' and '{method.name}'"
+                    raise ZooError(f"--method: {two} both have the settings of {run.path}")
+                owners[run.path] = method
+    chosen = [run for run in runs if run.path in owners]
+    return [replace(run, method=owners[run.path].label or run.method) for run in chosen]
+
+
+def _is_of(method: Method, wanted: Mapping[str, Any], run: RunRecord) -> bool:
+    agent = method_name(method.agent.name, run.settings.get("env.stack"))
+    return run.is_ours and run.method == agent and all(run.settings.get(key) == each for key, each in wanted.items())
+
+
+def refuse_methods_without_runs(methods: Sequence[Method], runs: Sequence[RunRecord]) -> None:
+    """Raises ZooError if `runs_of_methods` has found no run of a method."""
+    there = {run.method for run in runs}
+    for method in methods:
+        names = {method.label} if method.label else {method.agent.name, f"{method.agent.name}@zoo"}
+        if not names & there:
             raise ZooError(f"--from: no run has the settings of method '{method.name}'")
-        for path in paths:
-            if path in names:
-                raise ZooError(f"--method: '{names[path]}' and '{method.name}' both have the settings of {path}")
-            names[path] = method.name
-    return [replace(run, method=names[run.path]) for run in runs if run.path in names]
 
 
-def _of_method(registry: Registry, method: Method, env: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs on an environment that have a method's settings."""
-    wanted = _settings(method, method.config(registry, registry.env(env)))
-    here = [run for run in runs if run.env == env and run.is_ours]
-    return [
-        run
-        for run in here
-        if run.method == method_name(method.agent.name, run.settings.get("env.stack"))
-        and all(run.settings.get(key) == value for key, value in wanted.items())
-    ]
-
-
-def _settings(method: Method, config: Config) -> dict[str, Any]:
+def method_settings(config: Config, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """The settings that make a method, "section.key" → value as in a config.yml.
 
-    A comparison sets the lengths of schedules, and `network.precision: auto` is decided by the machine.
+    Of `run` these are workers, device, and what was given by itself: a comparison sets seeds and budgets. It sets the
+    lengths of schedules, too, and the machine decides `network.precision: auto`.
+
+    overrides: `KEY=VALUE` texts; the keys are settings in any case.
     """
-    given = {override.partition("=")[0].strip() for override in method.overrides}
+    given = {override.partition("=")[0].strip() for override in overrides}
     document = json.loads(json.dumps(config.to_dict()))
-    sections = {name: document[name] for name in OF_A_METHOD if document.get(name)}
-    settings = {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
-    decided = {key for key in settings if key.endswith(".schedule_steps")} | {"network.precision"}
-    return {key: value for key, value in settings.items() if key not in decided or key in given}
+    settings = {}
+    for name, section in document.items():
+        for key, value in section.items() if isinstance(section, dict) else ():
+            label = f"{name}.{key}"
+            is_decided = key == "schedule_steps" or label == "network.precision"
+            is_of_a_method = name in OF_A_METHOD and not is_decided
+            if is_of_a_method or label in OF_RUN or given & {label, key}:
+                settings[label] = value
+    return settings

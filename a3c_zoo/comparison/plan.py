@@ -181,13 +181,16 @@ def make_plan(
     if methods and (agents or baselines):
         raise ZooError("--method names agents and baselines with their settings: leave out --agent and --baseline")
     named = [parsed_method(registry, text) for text in methods]
-    compared = [method_of_kind(registry, "baseline", name) for name in baselines]
+    of_baselines = [method_of_kind(registry, "baseline", name) for name in baselines]
     known = KnownRuns(registry, runs_dir, reuse, host)
     runs: list[PlannedRun] = []
     for seed in seeds:
         for entry, budget in entries:
-            own = [method_of_kind(registry, "agent", name) for name in agents or [entry.default_agent]]
-            planned = [plan_run(registry, entry, each, seed, budget, known) for each in named or [*own, *compared]]
+            compared = named
+            if not named:
+                own = [method_of_kind(registry, "agent", name) for name in agents or [entry.default_agent]]
+                compared = [*own, *of_baselines]
+            planned = [plan_run(registry, entry, method, seed, budget, known) for method in compared]
             _refuse_twice("method", [run.method for run in planned])
             refuse_equal({run.method: run.config for run in planned}, entry.name)
             runs += planned

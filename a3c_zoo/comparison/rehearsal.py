@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,8 @@ LIMIT_S: Final = 15.0
 PROCESS_S: Final = 2.0
 #: How long an episode of an evaluation lasts at most, for an estimate, in agent steps: nobody knows it beforehand.
 EPISODE_STEPS: Final = 1000
+#: Settings that a comparison sets for every run, and that show nothing of a fault.
+SET_FOR_ALL: Final = ("run.stop_when_solved=", "run.keep_checkpoints=", "run.checkpoint_every_")
 #: How long the child may take to end, and how long a method may do nothing beyond its own limits, in seconds.
 GRACE_S, HANG_S = 3.0, 60.0
 LOOK_EVERY_S: Final = 0.1
@@ -261,7 +264,9 @@ def _how_it_ended(process: subprocess.Popen[bytes], output: IO[bytes]) -> str:
 def _refusal(run: PlannedRun, fault: str, is_users: bool) -> ZooError:
     """is_users: whether the fault names its cure."""
     text = f"{run.method} on {run.env} cannot be trained: {fault}"
-    alone = f"a3c-zoo train {run.env} --agent {run.config.agent_name} --debug"
+    overrides = [text for text in run.command.overrides if not text.startswith(SET_FOR_ALL)]
+    words = replace(run.command, steps=None, time_limit_s=None, overrides=tuple(overrides)).words()
+    alone = shlex.join(["a3c-zoo", "train", *words, "--debug"])
     return ZooError(text if is_users else f"{text.rstrip('.')}. To see more: {alone}")
 
 

@@ -20,7 +20,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.evaluate_checkpoints import evaluate_runs
 from a3c_zoo.store.directory import describe_host
 
-#: The most characters of environment and method in a run's name: a method's name can be all its settings.
+#: The most bytes of environment and method in a run's name: a method's name can be all its settings.
 LONGEST_STEM: Final = 100
 
 
@@ -149,7 +149,8 @@ class Engine(ABC):
 def new_run_name(env: str, method: str, seed: int) -> str:
     """A name for a run's directory. With its microseconds, another comparison does not choose it in the same second."""
     stem = re.sub(r"[^\w.+=@-]", "_", f"{env}-{method}")
-    return f"{stem[:LONGEST_STEM]}-s{seed}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    short = stem.encode()[:LONGEST_STEM].decode(errors="ignore")
+    return f"{short}-s{seed}-{datetime.now():%Y%m%d-%H%M%S-%f}"
 
 
 def machine_and_versions() -> dict[str, Any]:

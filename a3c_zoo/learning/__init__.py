@@ -41,4 +41,4 @@ if TYPE_CHECKING:
     from a3c_zoo.learning.samples import samples_of as samples_of
     from a3c_zoo.learning.spaces import ObservationSpec as ObservationSpec
 else:
-    __all__, __getattr__ = lazy_names(__name__, __file__)
+    __all__, __getattr__ = lazy_names(__name__)

@@ -17,7 +17,7 @@ LOOK_EVERY_S: Final = 0.1
 
 
 class EvaluationPool:
-    """Plays tasks in processes. It is a context manager: its end ends the processes, whatever they play.
+    """Plays tasks in processes, once. It is a context manager: its end ends the processes, whatever they play.
 
     Args:
         name: of the processes, in listings. size: how many there are. is_silent: see `EvaluationProcess`.
@@ -25,6 +25,7 @@ class EvaluationPool:
 
     def __init__(self, name: str, size: int, is_silent: bool = False) -> None:
         self._processes = [EvaluationProcess(name, is_silent) for _ in range(size)]
+        self._has_played = False
 
     def play(
         self,
@@ -39,6 +40,8 @@ class EvaluationPool:
             on_look: is called several times a second; what it raises ends the playing.
             is_wanted: says of a key, when a process is free for its task, whether to play it.
         """
+        assert not self._has_played  # what an earlier call has left playing would end as a task of this one
+        self._has_played = True
         waiting = deque(tasks)
         busy: dict[EvaluationProcess, K] = {}
         while busy or waiting:

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from a3c_zoo.config.yaml import MAX_BYTES, parse_document
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, printable
 from a3c_zoo.files import MAX_TABLE, fields_of, open_file, read_bytes, read_json, shown, why_closed
 from a3c_zoo.plugins.registry import get_registry
@@ -63,7 +62,8 @@ class RunSummary:
 class Run(RunDirectory):
     """A run directory as it is read: each file once, when it is first asked for. Who waits for a change makes another.
 
-    A file that is missing or damaged raises RunDirectoryError.
+    A damaged file raises RunDirectoryError. So does one that is missing, but for `outcome` and `timing`, which are None
+    then, and `evaluations`, which are none. A damaged timing.json counts as missing.
 
     Attributes:
         is_trusted: whether its configuration may name a module to import, see `find_run`. doubt: why not.
@@ -124,6 +124,8 @@ class Run(RunDirectory):
     @cached_property
     def config_content(self) -> bytes:
         """The bytes of config.yml, or as many of them as are too many."""
+        from a3c_zoo.config.yaml import MAX_BYTES  # pydantic: a listing needs none
+
         if not os.path.lexists(self.config_file):
             raise RunDirectoryError("incomplete: it has no config.yml")
         try:
@@ -136,6 +138,8 @@ class Run(RunDirectory):
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Every value of config.yml, "section.key" → value. The plugins that it names need not be installed."""
+        from a3c_zoo.config.yaml import parse_document
+
         name = self.config_file.name
         document = parse_document(self.config_content, name)
         sections = {section: keys for section, keys in document.data.items() if isinstance(keys, dict)}

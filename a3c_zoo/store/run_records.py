@@ -169,7 +169,8 @@ def lost_runs(paths: Iterable[Path]) -> list[RunRecord]:
         with suppress(RunDirectoryError):
             is_of_this_version = run.versions.get("a3c-zoo") == __version__
             if is_of_this_version and not run.is_alive and not run.says_nothing:
-                lost.append(RunRecord(run.path, run.method, printable(run.meta["env"]), run.seed, nothing))
+                env = printable(run.meta["env"])
+                lost.append(RunRecord(run.path, run.method, env, run.seed, nothing, settings=run.settings))
     return lost
 
 

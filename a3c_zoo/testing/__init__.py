@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from a3c_zoo.testing.conformance import check_env
     from a3c_zoo.testing.network_checks import check_network
 else:
-    __getattr__ = lazy_names(__name__, __file__)[1]
+    __getattr__ = lazy_names(__name__)[1]
 
 __all__ = ["check_agent", "check_env", "check_network", "plugin_distribution"]
 
