@@ -150,17 +150,22 @@ def _refuse_if_ended(
         ended = study.attribute(RESULT)
     if not ended or not has_searched(ended, trials, timeout):
         return
-    is_other = final_seeds != ended.get("final_seeds", final_seeds)  # a study that ended long ago does not say
-    given = [f"--final-seeds {final_seeds}"] * (is_other and is_typed("final_seeds"))
-    had_s, wanted = ended.get("timeout"), max(ended["trials"], ended.get("wanted", 0))
+    given = []
+    if final_seeds != ended["final_seeds"] and is_typed("final_seeds"):
+        given.append(f"--final-seeds {final_seeds}")
+    had_s = ended["timeout"]
+    wanted = max(ended["trials"], ended["wanted"])
     if had_s is not None and is_typed("timeout") and timeout > had_s:
         given.insert(0, f"--timeout {timeout:.10g}s")  # all trials have ended
-        had_s, wanted = None, ended["trials"]
+        had_s = None
+        wanted = ended["trials"]
     if out is not None and absolute(out) != absolute(Path(ended["file"])):
         given.append(f"--out {out}")
     if given:
         text = f"study '{study.name}' has ended, and its set is in {ended['file']}. Too late: {' and '.join(given)}"
-        longer = ", a longer --timeout" if had_s is not None and trials > ended["trials"] else ""
+        longer = ""
+        if had_s is not None and trials > ended["trials"]:
+            longer = ", a longer --timeout"
         raise ZooError(f"{text}. Copy that file, or give --trials {wanted + 1} or more{longer}, or another --study")
 
 
@@ -168,7 +173,8 @@ def _announce(study: TuningStudy, trials: int) -> str:
     from a3c_zoo.words import counted
 
     made = study.settings
-    rungs, start = ", ".join(f"{rung:,}" for rung in made.rungs), made.hyperparams or "the default set"
+    rungs = ", ".join(f"{rung:,}" for rung in made.rungs)
+    start = made.hyperparams or "the default set"
     each = f"{counted(trials, 'trials')}, {counted(made.seeds, 'seeds')}"
     title = f"{made.agent} on {made.env}: {each} each, judged after {rungs} steps"
     if get_registry().env(made.env).budget_steps is None:
@@ -195,6 +201,8 @@ def _why_open(study: TuningStudy) -> str:
 
 
 def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> int:
+    from a3c_zoo.tuning.finale import about_unshown
+
     if result is None:
         print_sentences(_why_open(study), to_stderr=True)
         if as_json:
@@ -206,8 +214,11 @@ def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> i
         values = [f"  {key}={text}" for key, text in result["values"].items()]
         files = [f"  {path}" for path in (result["file"], f"{result['report']}/report.html")]
         words = ["train", result["env"], "--agent", result["agent"], "--hyperparams", result["file"]]
-        words += [word for text in result.get("options", []) for word in ("-o", text)]
+        words += [word for text in result["options"] for word in ("-o", text)]
         click.echo(printable_lines("\n".join([f"trial {result['trial']} is chosen:", *values])))
         print_sentences("\n".join(result["verdict"]))
-        click.echo(printable_lines("\n".join([*files, f"next: {next_command(shlex.join(words))}"])))
+        click.echo(printable_lines("\n".join(files)))
+        if result["not_shown_better_than"]:
+            print_sentences(f"{about_unshown(result['not_shown_better_than'])}. To train with it all the same:")
+        click.echo(printable_lines(f"next: {next_command(shlex.join(words))}"))
     return 1 if result["failed"] else 0

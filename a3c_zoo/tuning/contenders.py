@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+#: About one trial in `REDUCTION` goes on to the next rung, which has `REDUCTION` times the steps.
+REDUCTION: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,11 @@ class Contender:
     is_here: bool
 
     @property
+    def may_go_on_here(self) -> bool:
+        """Whether a process with this folder of runs may train it further."""
+        return self.state == "RUNNING" and self.is_here
+
+    @property
     def rank(self) -> tuple[int, float]:
         """The rung that it reached and its score there; the greater, the better."""
         return max(self.scores.items(), default=(0, 0.0))
@@ -36,3 +45,8 @@ def sound(contenders: Iterable[Contender]) -> list[Contender]:
     """Those with a score that have not failed; if there are none, those with a score."""
     scored = [each for each in contenders if each.scores]
     return [each for each in scored if each.state != "FAIL"] or scored
+
+
+def next_rung(contender: Contender, rungs: Sequence[int]) -> int:
+    """The first rung on which a trial has no score; the last one if its process was killed before the trial ended."""
+    return next((rung for rung in rungs if rung not in contender.scores), rungs[-1])
