@@ -94,6 +94,15 @@ def storage_errors(where: str) -> Iterator[None]:
         raise ZooError(printable(f"{where} cannot be used: {text}")) from error
 
 
+@contextmanager
+def damage_errors(where: str) -> Iterator[None]:
+    """Turns what reading a damaged storage raises into one line: Optuna checks little of what it reads."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError) as error:
+        raise ZooError(f"--storage {where} is no journal of Optuna, or damaged; name another") from error
+
+
 def place_of(storage: str | None, name: str) -> str:
     """Where a study lies, for messages: a journal, or a URL without its password and options."""
     if storage is None or "://" not in storage:
@@ -131,7 +140,7 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
     """Opens a journal (a path; by default that of the study) or a database (a URL). is_new: makes what is not there."""
     where = place_of(storage, name)
     try:
-        with storage_errors(f"--storage {where}"):
+        with storage_errors(f"--storage {where}"), damage_errors(where):
             if storage is not None and "://" in storage:
                 return _open_database(storage, where)
             if not is_new and not os.path.exists(where):
@@ -139,8 +148,6 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
             return _open_journal(Path(where), follow=storage is not None)  # a link that the user names is theirs
     except ImportError as error:
         raise ZooError(f"--storage {where} needs a driver: {error}") from error
-    except (ValueError, LookupError, TypeError, AssertionError) as error:
-        raise ZooError(f"--storage {where} is no journal of Optuna, or damaged; name another") from error
 
 
 def _open_database(url: str, where: str) -> BaseStorage:

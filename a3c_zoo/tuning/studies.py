@@ -30,6 +30,7 @@ from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.config.yaml import display
 from a3c_zoo.engines.shared_folder import TURNS_DIR
 from a3c_zoo.errors import ZooError, unknown_name
+from a3c_zoo.files import valid_name
 from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.tuning.contenders import REDUCTION, Contender, sound
 from a3c_zoo.tuning.storages import (
@@ -38,6 +39,7 @@ from a3c_zoo.tuning.storages import (
     PATIENCE_S,
     STUDIES_DIR,
     Lock,
+    damage_errors,
     elsewhere,
     keep_elsewhere,
     open_storage,
@@ -110,7 +112,7 @@ class TuningStudy:
         self.where = place_of(storage, name)
         self.runs_dir = runs_dir
         self._place = f"{platform.node()}:{runs_dir.resolve()}"
-        with storage_errors(f"--storage {self.where}"):
+        with storage_errors(f"--storage {self.where}"), damage_errors(self.where):
             self._storage = open_storage(storage, name, is_new=settings is not None)
             names = optuna.get_all_study_names(self._storage)
             if name not in names and settings is None:
@@ -126,6 +128,7 @@ class TuningStudy:
                 text = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of an older version; name another"
                 raise ZooError(text) from None
             self._study.pruner = _pruner(self.settings.rungs)
+            self.contenders()  # raises what a damaged trial does
         if settings is not None:
             self._refuse_others(settings)
             if storage is not None and Path(self.where).resolve() != Path(place_of(None, name)).resolve():
@@ -163,7 +166,7 @@ class TuningStudy:
 
     def _contender(self, trial: FrozenTrial) -> Contender:
         texts = {key: _text(key, value, trial.distributions[key]) for key, value in trial.params.items()}
-        scores = {rung: round(value, DIGITS) for rung, value in trial.intermediate_values.items()}
+        scores = {int(rung): round(float(value), DIGITS) for rung, value in trial.intermediate_values.items()}
         is_here = trial.user_attrs.get(PLACE) == self._place
         return Contender(trial.number, texts, scores, trial.state.name, is_here)
 
@@ -208,8 +211,10 @@ class TuningStudy:
 
     def run_of(self, number: int, seed: int) -> str | None:
         """The directory of a trial's run; None before it has one."""
-        runs: dict[str, str] = self._trials()[number].user_attrs.get(RUNS, {})
-        return runs.get(str(seed))
+        name = self._trials()[number].user_attrs.get(RUNS, {}).get(str(seed))
+        if name is None:
+            return None
+        return valid_name(str(name), f"--storage {self.where}: the run of trial {number}")
 
     def keep_run(self, number: int, seed: int, name: str) -> None:
         """Keeps the directory of a trial's run, before the run begins."""
@@ -221,7 +226,8 @@ class TuningStudy:
         """Keeps what the seeds of a trial reached on a rung. Ends the trial on the last rung, and if Optuna prunes it.
 
         Optuna's pruner lets all trials go on that tie with one that may, and in a hard environment all have the same
-        return. So the kept score has a tiny part more, which is drawn from the trial's number.
+        return. So the kept score has a tiny part more, which is drawn from the trial's number. If this process is
+        killed before it has asked the pruner, the trial goes on.
         """
         trial = self._open(number)
         mean = fmean(by_seed.values())
