@@ -87,7 +87,7 @@ def in_turn(*lines: Sequence[str]) -> list[str]:
 def environ(path: Path | None = None) -> dict[str, str]:
     """Environment variables for a process of its own, with the distributions in `path` installed."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("A3C_ZOO_", "_A3C_ZOO_"))}
-    return own | {"PYTHONPATH": os.pathsep.join(str(each) for each in (path, ROOT, ROOT / "envs", ROOT / "hyperparams") if each), "PYTHONUNBUFFERED": "1"}
+    return own | {"PYTHONPATH": os.pathsep.join(str(each) for each in (path, ROOT) if each), "PYTHONUNBUFFERED": "1"}
 
 
 class Running:

@@ -15,7 +15,8 @@ class Contender:
     """A trial: its values as `-o` takes them, and rung → mean return over seeds.
 
     Attributes:
-        state: RUNNING while it may go on, COMPLETE after the last rung, PRUNED before it, FAIL if it was not trained.
+        state: RUNNING while it may go on, COMPLETE after the last rung, PRUNED if it ended before,
+            FAIL if it could not be trained.
         is_here: whether its runs lie in this folder of runs.
     """
 
@@ -48,5 +49,5 @@ def sound(contenders: Iterable[Contender]) -> list[Contender]:
 
 
 def next_rung(contender: Contender, rungs: Sequence[int]) -> int:
-    """The first rung on which a trial has no score; the last one if its process was killed before the trial ended."""
+    """The first rung without a score of the trial. The last one if its process was killed before the trial ended."""
     return next((rung for rung in rungs if rung not in contender.scores), rungs[-1])

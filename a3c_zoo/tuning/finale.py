@@ -40,6 +40,8 @@ from a3c_zoo.tuning.studies import StudySettings, TuningStudy
 from a3c_zoo.version import __version__
 from a3c_zoo.words import counted, listed
 
+#: Keys of `env` that the command line decides.
+BESIDE_SETS: Final = ("env.stack", "env.wrappers")
 #: How many of the best trials are trained on the choice seeds, and on how many.
 FINALISTS: Final = 3
 CHOICE_RUNS: Final = 3
@@ -49,7 +51,8 @@ SHOWN: Final = 10
 TUNED: Final = "tuned"
 START: Final = "start"
 DEFAULT: Final = "default"
-#: The seeds of finales lie in blocks: those of the choice begin with a block's first seed, those of the report later.
+#: The seeds of finales lie in blocks. Those of the choice begin with the first one of a block, those of the report
+#: with a later one.
 FIRST_BLOCK: Final = 10_000_001
 BLOCKS: Final = 1_000_000
 BLOCK_LENGTH: Final = 2_000
@@ -71,7 +74,7 @@ class FinaleSeeds:
 
 
 def draw_seeds() -> int:
-    """The first seed of a new finale: of a block of its own, so that its choice and its report look at no old run."""
+    """The first seed of a new finale. It has a block of its own, so that it looks at no old run."""
     return FIRST_BLOCK + BLOCK_LENGTH * random.SystemRandom().randrange(BLOCKS)
 
 
@@ -188,7 +191,8 @@ def _compared(
         usual = default_of(settings)
         default = plan_of(study, [usual], seeds[:1], engine).runs[0].config.to_dict()
     except ConfigError as error:
-        found.append(f"The default set is not compared, as it does not take the same options: {first_line(error)}")
+        fault = first_line(error)
+        found.append(f"The default set is not compared, as it does not take the same options: {fault}")
     else:
         if default not in (tuned, start):
             methods.append(usual)
@@ -246,7 +250,7 @@ def plan_of(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int],
 
 
 def finalists(contenders: Sequence[Contender]) -> list[Contender]:
-    """The best trials that have not failed, each configuration once; of failed ones only if there is no other."""
+    """The best trials, each configuration once. Failed ones are among them only if all have failed."""
     first = {tuple(each.texts.items()): each for each in reversed(ranked(sound(contenders)))}
     return ranked(first.values())[:FINALISTS]
 
@@ -254,14 +258,14 @@ def finalists(contenders: Sequence[Contender]) -> list[Contender]:
 def set_of(config: Config) -> dict[str, dict[str, Any]]:
     """A configuration as a set: its values, without those that a machine or the command line decides.
 
-    The budget of the set is the length of the configuration's schedules, which then end with any other budget, too.
+    The budget of the set is the length of the configuration's schedules. With another budget they end with that one.
     """
     found: dict[str, dict[str, Any]] = {}
     for row in describe(config):
         section, _, key = row.key.rpartition(".")
         is_settled = row.source == "default" and row.value != row.default
-        is_others = section == "run" or section.startswith("plugins.") or row.key in ("env.stack", "env.wrappers")
-        if row.key == "run.workers" or not (is_settled or is_others):
+        is_left_out = section == "run" or section.startswith("plugins.") or row.key in BESIDE_SETS
+        if row.key == "run.workers" or not (is_settled or is_left_out):
             found.setdefault(section, {})[key] = row.value
     for values in [*found.values()]:
         length = values.get("schedule_steps")
@@ -274,15 +278,20 @@ def set_of(config: Config) -> dict[str, dict[str, Any]]:
 def options_beside_set(settings: StudySettings) -> list[str]:
     """The values of a study's `-o` that `set_of` leaves out, as `KEY=VALUE`: they are to be given again."""
     registry = get_registry()
-    entries = registry.env(settings.env), registry.agent(settings.agent)
-    config = resolve_config(registry, *entries, hyperparams=settings.hyperparams, overrides=settings.overrides)
+    config = resolve_config(
+        registry,
+        registry.env(settings.env),
+        registry.agent(settings.agent),
+        hyperparams=settings.hyperparams,
+        overrides=settings.overrides,
+    )
     kept = {f"{section}.{key}" for section, values in set_of(config).items() for key in values}
     rows = [row for row in describe(config) if row.source == "-o" and row.key not in kept]
     return [f"{row.key}={yaml.display(row.value, 0)}" for row in rows]
 
 
 def _cost(settings: StudySettings, contenders: Sequence[Contender]) -> dict[str, int]:
-    """The cost of finding a set: trials, their runs and those of the choice, and the agent steps of all these runs.
+    """The cost of finding a set: its trials, runs and agent steps. Runs and steps of the choice count, too.
 
     Of a trial that failed, what it trained after its last score is not counted.
     """
@@ -308,7 +317,8 @@ def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Co
 def _searched(settings: StudySettings, contenders: Sequence[Contender]) -> str:
     ends = [f"{sum(rung in each.scores for each in contenders)} after {rung:,}" for rung in settings.rungs]
     seeds = _seeds(TUNING_SEEDS[: settings.seeds])
-    return f"{counted(len(contenders), 'trials')}, {seeds} in each, judged by their mean return: {listed(ends)} steps"
+    trials = counted(len(contenders), "trials")
+    return f"{trials}, {seeds} in each, judged by their mean return: {listed(ends)} steps"
 
 
 def _seeds(seeds: range) -> str:
@@ -319,9 +329,9 @@ def _seeds(seeds: range) -> str:
 
 def _command(made: StudySettings, trials: int, final_seeds: int, timeout_s: float | None) -> str:
     """The command line that makes a study, without places."""
-    words = ["a3c-zoo", "tune", made.env, "--agent", made.agent, "--trials", str(trials), "--steps", str(made.steps)]
-    words += ["--seeds", str(made.seeds), "--final-seeds", str(final_seeds), "--episodes", str(made.episodes)]
-    words += ["--sampler", made.sampler]
+    words = ["a3c-zoo", "tune", made.env, "--agent", made.agent]
+    words += ["--trials", str(trials), "--steps", str(made.steps), "--seeds", str(made.seeds)]
+    words += ["--final-seeds", str(final_seeds), "--episodes", str(made.episodes), "--sampler", made.sampler]
     if len(made.rungs) == 1:
         words += ["--pruner", "none"]
     if timeout_s:
@@ -337,9 +347,11 @@ def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, t
     """The search, as a part of the report: history, importance, and the best trials."""
     rungs = study.settings.rungs
     importances = study.importances()
-    points = {rung: [(each.number, each.scores[rung]) for each in contenders if rung in each.scores] for rung in rungs}
-    lines = {rung: Line(*np.array(each, np.float64).T) for rung, each in points.items() if each}
-    groups = {f"{rung:,} steps": Group([line]) for rung, line in lines.items()}
+    groups = {}
+    for rung in rungs:
+        points = [(each.number, each.scores[rung]) for each in contenders if rung in each.scores]
+        if points:
+            groups[f"{rung:,} steps"] = Group([Line(*np.array(points, np.float64).T)])
     title = "search: mean return of the seeds of each trial"
     figures = {title: Panel(title, "trial", "return", groups, has_points=True, has_lines=False)}
     if importances:
@@ -349,7 +361,11 @@ def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, t
         told = [*told, f"Importance of keys: {source}. With few trials this is only a hint"]
     best = ranked(sound(contenders))[:SHOWN]
     keys = list(best[0].texts)
-    rows = [[str(each.number), f"{each.rank[0]:,}", score(each.rank[1]), *each.texts.values()] for each in best]
+    rows = []
+    for each in best:
+        steps, value = each.rank
+        rows.append([str(each.number), f"{steps:,}", score(value), *each.texts.values()])
     marked = frozenset(place for place, each in enumerate(best) if each.number == chosen)
-    table = TextTable(("trial", "steps", "return", *keys), rows, "The best trials; marked: the chosen one", marked)
+    header = ("trial", "steps", "return", *keys)
+    table = TextTable(header, rows, "The best trials; marked: the chosen one", marked)
     return ReportSection("The search", [f"{text}." for text in told], figures, [table], picture="search.png")

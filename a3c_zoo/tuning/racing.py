@@ -1,11 +1,11 @@
 """The race of a study's trials: all run a few steps, the better ones go on, and nothing is trained twice.
 
 Asynchronous successive halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning",
-arXiv:1810.05934) by Optuna's `SuccessiveHalvingPruner`: see `TuningStudy.report`. The loop is our own, because Optuna's
-`Study.optimize` makes a trial fail on Ctrl-C, and never goes on with a trial whose process was killed.
+arXiv:1810.05934) by Optuna's `SuccessiveHalvingPruner`: see `TuningStudy.report`. The loop is our own, because
+Optuna's `Study.optimize` makes a trial fail on Ctrl-C, and never goes on with a trial whose process was killed.
 
-The runs of trials have `TUNING_SEEDS`. The finale has seeds of its own (Eimer et al. 2023, arXiv:2306.01324), see
-`finale.draw_seeds`. None is one that users tend to give.
+The runs of trials have `TUNING_SEEDS`. The finale has seeds of its own (Eimer et al. 2023, arXiv:2306.01324),
+see `finale.draw_seeds`. None is one that users tend to give.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rungs_of(steps: int, least: int, is_racing: bool) -> list[int]:
 
 
 def method_of(settings: StudySettings, label: str, texts: Mapping[str, str] | None = None) -> Method:
-    """The method of a trial, or of the start. On each rung its schedules fall over the whole budget, as in the end."""
+    """The method of a trial, or of the start. On each rung its schedules fall over the whole budget."""
     overrides = [*settings.overrides, *(f"{key}={text}" for key, text in (texts or {}).items())]
     for name, section in settings.config.items():
         if isinstance(section, dict) and "schedule_steps" in section and section["schedule_steps"] is None:
@@ -84,7 +84,8 @@ def method_of(settings: StudySettings, label: str, texts: Mapping[str, str] | No
 class Race:
     """Trains up to `trials` trials of a study, in one of perhaps several processes.
 
-    After the moment `deadline_s` of `time.monotonic` no trial begins or goes on. Those that train come to their rung.
+    After the moment `deadline_s` of `time.monotonic` no trial begins or goes on. Those that train then come to
+    their rung.
 
     Attributes:
         is_in_time: whether a trial had a score before that moment.
@@ -102,7 +103,7 @@ class Race:
     _faults: int = 0
 
     def run(self) -> None:
-        """Returns when nothing is left to train here. Raises ZooError if several trials in a row cannot be trained."""
+        """Returns when nothing is left to train here. Raises ZooError if `MOST_FAULTS` trials in a row fail."""
         self.watcher.raced(self.study.contenders())
         at_once = max(1, self.engine.slots // self.study.settings.seeds)
         while time.monotonic() < self.deadline_s:
@@ -121,7 +122,7 @@ class Race:
         return max(0, self.trials - sum(each.state != "FAIL" for each in contenders))
 
     def _next_advances(self, locks: ExitStack) -> Iterator[Advance]:
-        """The trials to train next: those that may go on, then new ones. This process has them until `locks` closes."""
+        """The next trials: those that may go on, then new ones. This process has them until `locks` closes."""
         contenders = self.study.contenders()
         for number in [each.number for each in contenders if each.may_go_on_here]:
             if self._take(number, locks):
@@ -151,7 +152,8 @@ class Race:
             except ConfigError as error:  # values that do not go together
                 faults[advance] = first_line(error)
         faults |= self._train_all(jobs)
-        faults |= self._evaluate({advance: by_seed for advance, by_seed in jobs.items() if advance not in faults})
+        trained = {advance: by_seed for advance, by_seed in jobs.items() if advance not in faults}
+        faults |= self._evaluate(trained)
         for advance in advances:
             if advance in faults:
                 self.study.end(advance.number, faults[advance])
@@ -188,7 +190,9 @@ class Race:
 
     def _train_all(self, jobs: Mapping[Advance, Mapping[int, TrainingJob]]) -> dict[Advance, str]:
         """Trains all jobs. Returns why trials have no figures."""
-        trainings = [(advance, seed, job) for advance, by_seed in jobs.items() for seed, job in by_seed.items()]
+        trainings = []
+        for advance, by_seed in jobs.items():
+            trainings += [(advance, seed, job) for seed, job in by_seed.items()]
         work = [functools.partial(self._train, *training) for training in trainings]
         ends = side_by_side(self.engine, work)
         return {advance: fault for (advance, _, _), fault in zip(trainings, ends, strict=True) if fault}
@@ -214,7 +218,7 @@ class Race:
 
 
 def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
-    """The name of a run's directory, and whether there is a run to go on with. One without a checkpoint cannot.
+    """The name of a run's directory, and whether a run with a checkpoint is there to go on with.
 
     own: the directory that the trial has had. All others are of another study, and are left as they are.
     """
@@ -225,7 +229,7 @@ def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
         if each != own:
             continue
         end_s = time.monotonic() + SAVING_S
-        while run.is_running() and time.monotonic() < end_s:  # of a process that was killed; it saves its state
+        while run.is_running() and time.monotonic() < end_s:  # its process was killed, and it saves its state
             time.sleep(0.1)
         with suppress(RunDirectoryError):
             if run.meta and checkpoint_steps(run):

@@ -50,8 +50,8 @@ class Lock(filelock.FileLock):
 class _JournalLock(BaseJournalFileLock):
     """A lock that the kernel takes from a process that ends.
 
-    Optuna's `JournalFileOpenLock` and `JournalFileSymlinkLock` make others wait 30 s for a process that was killed. And
-    Optuna appends to half a record, so that nobody can open the journal again.
+    Optuna's `JournalFileOpenLock` and `JournalFileSymlinkLock` make others wait 30 s for a process that was killed.
+    And Optuna appends to half a record, so that nobody can open the journal again.
     """
 
     def __init__(self, path: Path, follow: bool) -> None:
@@ -72,7 +72,7 @@ class _JournalLock(BaseJournalFileLock):
 
 
 def _refuse_others(path: Path, follow: bool) -> None:
-    """Raises ValueError for a file that is no journal: `_JournalLock` would cut off its last line, or all of it."""
+    """Raises ValueError for a file that is no journal: `_JournalLock` would cut off its last line."""
     with open_file(path, follow=follow) as file:
         head = file.read(len(HEAD))
     if head != HEAD[: len(head)]:
@@ -85,9 +85,11 @@ def storage_errors(where: str) -> Iterator[None]:
     try:
         yield
     except filelock.Timeout:
-        raise ZooError(f"{where} is locked: another process has held it for {PATIENCE_S:g} s; stop that one") from None
+        text = f"{where} is locked: another process has held it for {PATIENCE_S:g} s; stop that one"
+        raise ZooError(text) from None
     except OSError as error:
-        raise ZooError(printable(f"{where} cannot be used: {error.strerror or error}: {error.filename}")) from error
+        text = f"{where} cannot be used: {error.strerror or error}: {error.filename}"
+        raise ZooError(printable(text)) from error
     except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
         cause = error.__cause__ or error
         text = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
@@ -137,7 +139,10 @@ def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
 
 
 def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
-    """Opens a journal (a path; by default that of the study) or a database (a URL). is_new: makes what is not there."""
+    """Opens a journal (a path; by default that of the study) or a database (a URL).
+
+    is_new: whether to make what is not there.
+    """
     where = place_of(storage, name)
     try:
         with storage_errors(f"--storage {where}"), damage_errors(where):

@@ -1,9 +1,9 @@
 """Studies: what a tuning keeps in Optuna's storage, and which process works on which trial.
 
-Optuna's sampler proposes the values of a trial, Optuna's pruner says whether it goes on, and Optuna's storage keeps it.
-Two things are our own. A trial is added as one record, see `TuningStudy.add`. A process takes a trial by a lock that
-the kernel frees: Optuna finds the trials of killed processes only in databases, only after a time without a sign of
-life, and makes them fail.
+Optuna's sampler proposes the values of a trial, Optuna's pruner says whether it goes on, and Optuna's storage
+keeps it. Two things are our own. A trial is added as one record, see `TuningStudy.add`. A process takes a trial by
+a lock that the kernel frees: Optuna finds the trials of killed processes only in databases, only after a time
+without a sign of life, and makes them fail.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class TuningStudy:
             try:
                 self.settings = TypeAdapter(StudySettings).validate_python(self.attribute(SETTINGS))
             except ValidationError:
-                text = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of an older version; name another"
-                raise ZooError(text) from None
+                text = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of an older version"
+                raise ZooError(f"{text}; name another") from None
             self._study.pruner = _pruner(self.settings.rungs)
             self.contenders()  # raises what a damaged trial does
         if settings is not None:
@@ -147,7 +147,8 @@ class TuningStudy:
     def refuse_made_anew(self) -> None:
         """Raises ZooError if another process has made this study anew, while this one asked its user."""
         if self.attribute(SETTINGS) != asdict(self.settings):
-            raise ZooError(f"study '{self.name}' ({self.where}) has other settings now; name a new one: --study NAME")
+            text = f"study '{self.name}' ({self.where}) has other settings now"
+            raise ZooError(f"{text}; name a new one: --study NAME")
 
     def attribute(self, key: str) -> Any:
         """What the study keeps under a name such as `RESULT`; None before."""
@@ -171,7 +172,7 @@ class TuningStudy:
         return Contender(trial.number, texts, scores, trial.state.name, is_here)
 
     def open_elsewhere(self) -> dict[str, list[int]]:
-        """Machine and folder of runs, other than those here → the numbers of their trials that have not ended."""
+        """The trials of other machines or folders of runs that have not ended: place → numbers."""
         found: dict[str, list[int]] = {}
         for trial in self._trials():
             if trial.state is TrialState.RUNNING and trial.user_attrs.get(PLACE) != self._place:
@@ -179,7 +180,7 @@ class TuningStudy:
         return found
 
     def lock(self, what: str) -> filelock.BaseFileLock:
-        """A lock among the processes that train into this folder of runs. The kernel frees it when its holder ends."""
+        """A lock among processes with this folder of runs. The kernel frees it when its holder ends."""
         folder = self.runs_dir / TURNS_DIR
         with disk_errors(folder, "make"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -195,8 +196,8 @@ class TuningStudy:
     def add(self, keys: Sequence[SearchedKey]) -> int:
         """Adds a trial with the values that the sampler proposes, and returns its number.
 
-        It is one record. `Study.ask` makes a record for the trial and one for each value: a kill between them would
-        leave a trial without some values, and without a place. So a copy of the study is asked.
+        It is one record. `Study.ask` makes a record for the trial and one for each value: a kill between them
+        would leave a trial without some values, and without a place. So a copy of the study is asked.
         """
         trials = self._trials()
         distributions = {each.key: _distribution(each) for each in keys}
@@ -204,8 +205,12 @@ class TuningStudy:
         copy = optuna.create_study(direction="maximize", sampler=sampler)
         copy.add_trials(trials)
         params = copy.ask(distributions).params
-        place = {PLACE: self._place}
-        trial = create_trial(state=TrialState.RUNNING, params=params, distributions=distributions, user_attrs=place)
+        trial = create_trial(
+            state=TrialState.RUNNING,
+            params=params,
+            distributions=distributions,
+            user_attrs={PLACE: self._place},
+        )
         trial_id = self._storage.create_new_trial(self._study._study_id, template_trial=trial)
         return self._storage.get_trial(trial_id).number
 
@@ -223,16 +228,17 @@ class TuningStudy:
             self._open(number).set_user_attr(RUNS, {**runs, str(seed): name})
 
     def report(self, number: int, rung: int, by_seed: Mapping[int, float]) -> None:
-        """Keeps what the seeds of a trial reached on a rung. Ends the trial on the last rung, and if Optuna prunes it.
+        """Keeps what the seeds of a trial reached on a rung. Ends it on the last rung, and if Optuna prunes it.
 
-        Optuna's pruner lets all trials go on that tie with one that may, and in a hard environment all have the same
-        return. So the kept score has a tiny part more, which is drawn from the trial's number. If this process is
-        killed before it has asked the pruner, the trial goes on.
+        Optuna's pruner lets all trials go on that tie with one that may, and in a hard environment all have the
+        same return. So the kept score has a tiny part more, which is drawn from the trial's number. If this process
+        is killed before it has asked the pruner, the trial goes on.
         """
         trial = self._open(number)
         mean = fmean(by_seed.values())
         trial.set_user_attr(f"returns after {rung}", {str(seed): value for seed, value in by_seed.items()})
-        if rung not in self._trials()[number].intermediate_values:  # else its process was killed before the trial ended
+        is_kept = rung in self._trials()[number].intermediate_values  # a process was killed before it ended the trial
+        if not is_kept:
             trial.report(mean + TIE_BREAK * random.Random(number).random(), rung)
         if rung == self.settings.steps:
             self._study.tell(number, mean)
@@ -250,9 +256,9 @@ class TuningStudy:
     def importances(self) -> dict[str, float]:
         """How much each key mattered on the first rung, which all trials reach; shares of 1.
 
-        Optuna looks only at trials that were trained to the end, and takes their last value. So it gets a copy of the
-        study in which each trial ended on the first rung. Empty for few scores, and if the best quarter is all trials,
-        because its worst one is as good as the last.
+        Optuna looks only at trials that were trained to the end, and takes their last value. So it gets a copy of
+        the study in which each trial ended on the first rung. Empty for few scores, and if the best quarter is all
+        trials, because its worst one is as good as the last.
         """
         rung = self.settings.rungs[0]
         scores = {each.number: each.scores[rung] for each in self.contenders() if rung in each.scores}
@@ -262,14 +268,16 @@ class TuningStudy:
         copy = optuna.create_study(direction="maximize")
         for trial in self._trials():
             if trial.number in scores:
-                value = scores[trial.number]
-                copy.add_trial(create_trial(params=trial.params, distributions=trial.distributions, value=value))
+                scored = create_trial(
+                    params=trial.params, distributions=trial.distributions, value=scores[trial.number]
+                )
+                copy.add_trial(scored)
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BEST_PART)
         return optuna.importance.get_param_importances(copy, evaluator=evaluator)
 
 
 def _pruner(rungs: Sequence[int]) -> BasePruner:
-    """Of the trials that have reached a rung, the best third goes on, rounded down; of the first two, the best one."""
+    """The best third of the trials on a rung goes on, rounded down; of the first two, the better one."""
     least = max(1, rungs[-1] // REDUCTION ** (len(rungs) - 1))
     return SuccessiveHalvingPruner(min_resource=least, reduction_factor=REDUCTION)
 
@@ -291,7 +299,7 @@ def _text(key: str, value: Any, distribution: BaseDistribution) -> str:
 
 
 def list_studies() -> list[dict[str, Any]]:
-    """A row for each study that this folder knows; one that is damaged has its fault. No database is asked."""
+    """A row for each study that this folder knows. A damaged one has its fault. No database is asked."""
     rows = []
     for folder in sorted(path for path in STUDIES_DIR.glob("*") if path.is_dir()):
         if os.path.lexists(folder / JOURNAL):

@@ -80,7 +80,7 @@ def rehearse_study(
     final_seeds: int,
     out: Path | None,
 ) -> bool:
-    """Tries the set of the start and the default one, and tells how long what is left will take. See `rehearse`.
+    """Tries the set of the start and the default one, and tells how long the rest will take. See `rehearse`.
 
     Arguments: see `tune`. Returns whether trials must be trained; if not, nothing is tried.
     """
@@ -108,8 +108,11 @@ def rehearse_study(
         finale = min(FINALISTS, trials) * CHOICE_RUNS + (1 + len(runs)) * final_seeds
         finale_s = finale * _run_s(settings.steps, rehearsal, settings.episodes, CHECKPOINTS) / engine.slots
         whole = rough_duration(min(search_s, timeout_s or math.inf) + finale_s)
-        left = "what is left of the trials" if any(each.scores for each in contenders) else "all trials"
-        tell(f"{left}, the choice and the comparison, with evaluations: about {whole}, {if_episodes_last([rehearsal])}")
+        left = "all trials"
+        if any(each.scores for each in contenders):
+            left = "what is left of the trials"
+        condition = if_episodes_last([rehearsal])
+        tell(f"{left}, the choice and the comparison, with evaluations: about {whole}, {condition}")
     return True
 
 
@@ -135,8 +138,10 @@ def tune(
     """Lets trials race, chooses the best one on fresh seeds, compares it with the start, and writes its set.
 
     Args:
-        trials: how many trials the study has in the end. timeout_s: after this time no trial begins or goes on.
-        final_seeds: number of seeds in the last comparison. out: the file of the set.
+        trials: how many trials the study has in the end.
+        timeout_s: after this time no trial begins or goes on.
+        final_seeds: number of seeds in the last comparison.
+        out: the file of the set.
 
     Returns:
         How the study ended, perhaps before; None if other processes still train trials of it.
@@ -171,7 +176,7 @@ def tune(
 
 
 def _keep_search(study: TuningStudy, trials: int, timeout_s: float | None, is_cut: bool) -> dict[str, Any]:
-    """Keeps how the search has ended, and the seeds of its finale. If another process has done so, nothing changes."""
+    """Keeps how the search has ended, and the seeds of its finale, unless another process has done so."""
     with study.lock("next"):
         searched = _searched(study)
         if not has_searched(searched, trials, timeout_s):
@@ -199,7 +204,11 @@ def _searched(study: TuningStudy) -> dict[str, Any]:
 def jobs_left(rungs: Sequence[int], contenders: Sequence[Contender], trials: int, seeds: int) -> dict[int, int]:
     """Agent steps → how many trainings have so many steps, in what a race has still to train.
 
-    A trial that goes on to a rung trains the steps that it lacks. trials, seeds: of the whole race, and of each trial.
+    A trial that goes on to a rung trains the steps that it lacks.
+
+    Args:
+        trials: of the whole race.
+        seeds: of each trial.
     """
     jobs = Counter[int]()
     before = 0
@@ -215,8 +224,8 @@ def has_searched(kept: Mapping[str, Any], trials: int, timeout_s: float | None) 
     """Whether a search has had this number of trials, or this time for them.
 
     Args:
-        kept: what the study keeps about its end. "trials" is how many there are. If the time was over, "timeout" is the
-            time, and "wanted" is how many trials were to be made.
+        kept: what the study keeps about its end. "trials" is how many there are. If the time was over, "timeout" is
+            the time, and "wanted" is how many trials were to be made.
     """
     if trials <= kept["trials"]:
         return True
