@@ -612,6 +612,7 @@ def test_a_study_that_has_ended_only_tells(tuned: Path, capfd: pytest.CaptureFix
     told = json.loads(capfd.readouterr().out)
     assert told["file"] == "best.yml"
     assert told["report"] == "studies/cartpole-a3c/report"
+    assert told["not_shown_better_than"] == ["start"]  # one seed shows nothing
     assert told["values"].keys() == {"agent.gamma", "optimizer.learning_rate"}
     assert trained() == before
 
