@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.errors import ZooError
 from a3c_zoo.tuning.storages import open_storage
-from a3c_zoo.tuning.studies import list_studies
+from a3c_zoo.tuning.studies import RUNS, TuningStudy, list_studies
+from a3c_zoo.tuning.tune import make_settings
 
 JOURNAL = "studies/mine/journal.jsonl"
 
@@ -57,3 +61,49 @@ def test_a_link_that_the_user_names_is_theirs(place: Path) -> None:
     os.symlink(place / "kept.jsonl", place / "mine.jsonl")
     open_storage("mine.jsonl", "mine", is_new=True)
     assert (place / "kept.jsonl").exists()
+
+
+@pytest.fixture
+def study(place: Path) -> TuningStudy:
+    """A study with a trial that has a score."""
+    made = make_settings("cartpole", None, None, (), 480, seeds=1, episodes=1, sampler="tpe", pruner="halving")
+    study = TuningStudy("mine", None, Path("runs"), made)
+    study.add([SearchedKey("agent.gamma", "uniform", (0.9, 0.99))])
+    study.report(0, 160, {1: 5.0})
+    return study
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("distributions", None),
+        ("params", {"agent.gamma": "x"}),
+        ("params", {"agent.gamma": None}),
+        ("user_attrs", "x"),
+        ("intermediate_value", None),
+        ("intermediate_value", "x"),
+        ("step", None),
+        ("step", "x"),
+        ("study_name", None),
+        ("op_code", 99),
+    ],
+)
+def test_a_record_of_which_a_value_is_damaged(study: TuningStudy, key: str, value: Any) -> None:
+    records = [json.loads(line) for line in Path(JOURNAL).read_text().splitlines()]
+    damaged = [record | {key: value} if key in record else record for record in records]
+    assert damaged != records
+    Path(JOURNAL).write_text("".join(f"{json.dumps(record)}\n" for record in damaged))
+    with pytest.raises(ZooError) as raised:
+        TuningStudy("mine", None, Path("runs"))
+    assert str(raised.value) == f"--storage {JOURNAL} is no journal of Optuna, or damaged; name another"
+    (row,) = list_studies()
+    assert (row["state"], row["fault"]) == ("damaged", str(raised.value))
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "", ".."])
+def test_a_run_of_another_folder(study: TuningStudy, name: str) -> None:
+    study._open(0).set_user_attr(RUNS, {"1": name})
+    with pytest.raises(
+        ZooError, match=r"^--storage studies/mine/journal.jsonl: the run of trial 0 .*: letters, digits"
+    ):
+        study.run_of(0, 1)

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,31 +42,34 @@ from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from a3c_zoo.tuning import finale, racing, storages, studies
 from a3c_zoo.tuning import tune as tuning
-from a3c_zoo.tuning.contenders import Contender
-from a3c_zoo.tuning.finale import _compared, finalists, options_beside_set, set_of
-from a3c_zoo.tuning.racing import (
-    CHOICE_SEEDS,
-    REPORT_SEEDS,
-    TUNING_SEEDS,
-    Race,
-    TuningWatcher,
-    Turn,
-    method_of,
-    promotions,
-    rungs_of,
+from a3c_zoo.tuning.contenders import Contender, next_rung
+from a3c_zoo.tuning.finale import (
+    BLOCK_LENGTH,
+    CHOICE_RUNS,
+    FinaleSeeds,
+    _compared,
+    draw_seeds,
+    finalists,
+    is_shown_better,
+    options_beside_set,
+    set_of,
 )
+from a3c_zoo.tuning.racing import TUNING_SEEDS, Advance, Race, TuningWatcher, method_of, rungs_of
 from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
 from a3c_zoo.tuning.tune import USUAL_STEPS, make_settings, tune
 from a3c_zoo.tuning.tuning_view import TuningView
 from tests.shared import closed
 from tests.toys_runs import command_line, environ, installed_here
-from tests.toys_tuning import SPACE, Inline, InlineConfig
+from tests.toys_tuning import RUNGS, SPACE, Inline, InlineConfig
 from tests.waits import LIMIT_S, wait_until
 
 #: Two rungs: 160 and 480 steps.
 STEPS = 480
 COMMAND = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--final-seeds", 1]
 COMMAND += ["--episodes", 1, "--engine", "inline", "--yes"]
+
+
+SEEDS = FinaleSeeds.of(2_000_001, 1)
 
 
 def contender(number: int, scores: dict[int, float], state: str = "RUNNING", **texts: str) -> Contender:
@@ -82,17 +86,10 @@ def test_rungs_are_a_ninth_and_a_third_and_none_is_shorter_than_a_rollout() -> N
     assert rungs_of(250_000, 160, is_racing=False) == [250_000]
 
 
-def test_the_best_third_goes_on_and_the_highest_rung_first() -> None:
-    """After 6 trials two may go on to rung 3; one of them has done so, and 1 of 3 on rung 3 may go on to rung 9."""
-    scores: list[dict[int, float]] = [{1: 10}, {1: 30, 3: 35}, {1: 20}, {1: 5}, {1: 9, 3: 40}, {1: 8, 3: 1}]
-    found = [contender(number, each) for number, each in enumerate(scores)]
-    assert promotions(found, [1, 3, 9], is_last=False) == [Turn(4, 9), Turn(2, 3)]
-    assert promotions(found[:2], [1, 3, 9], is_last=False) == []
-
-
-def test_without_new_trials_a_third_is_rounded_up() -> None:
-    assert promotions([contender(0, {1: 10}), contender(1, {1: 9})], [1, 3], is_last=True) == [Turn(0, 3)]
-    assert promotions([contender(0, {1: 10, 3: 9})], [1, 3], is_last=True) == []
+def test_a_trial_goes_on_from_its_last_score() -> None:
+    rungs = [1, 3, 9]
+    assert [next_rung(contender(0, scores), rungs) for scores in ({}, {1: 5.0}, {1: 5.0, 3: 5.0})] == rungs
+    assert next_rung(contender(0, {1: 5.0, 3: 5.0, 9: 5.0}), rungs) == 9  # its process was killed before it ended
 
 
 def test_finalists_got_furthest_and_each_configuration_is_there_once() -> None:
@@ -110,20 +107,6 @@ def test_finalists_got_furthest_and_each_configuration_is_there_once() -> None:
     assert [each.number for each in finalists(found[1:2])] == [1]  # there is no other
 
 
-def test_a_trial_that_failed_takes_nobodys_place() -> None:
-    found = [contender(0, {1: 10}, "FAIL"), contender(1, {1: 9}), contender(2, {1: 8})]
-    assert promotions(found, [1, 3], is_last=True) == [Turn(1, 3)]
-
-
-def test_a_trial_that_has_ended_leaves_its_place_to_one_that_can_go_on() -> None:
-    """Two of six may go on. Trials 0 and 1 ended on the first rung with the best scores, as the time was over."""
-    found = [contender(0, {1: 90}, "PRUNED"), contender(1, {1: 80}, "PRUNED")]
-    found += [contender(number, {1: 10 * number}) for number in range(2, 6)]
-    assert promotions(found, [1, 3], is_last=False) == [Turn(5, 3), Turn(4, 3)]
-    found[2] = contender(2, {1: 95, 3: 1}, "COMPLETE")  # it has had one of the two places
-    assert promotions(found, [1, 3], is_last=False) == [Turn(5, 3)]
-
-
 def test_a_finalist_is_not_judged_by_the_runs_that_survived(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     study = TuningStudy("mine", None, Path("runs"), settings())
     for number, value in enumerate(("0.9", "0.95")):
@@ -134,7 +117,7 @@ def test_a_finalist_is_not_judged_by_the_runs_that_survived(monkeypatch: pytest.
     told: list[str] = []
     watcher = TuningWatcher()
     monkeypatch.setattr(watcher, "message", told.append)
-    choose = lambda: finale._choose(study, study.contenders(), watcher, Inline())  # noqa: E731
+    choose = lambda: finale._choose(study, study.contenders(), SEEDS.choice, watcher, Inline())  # noqa: E731
     assert choose() == {1: 499.0}
     assert told[-1] == "trial 0: not all 3 runs of the choice have a return; left out"
     returns["trial 1"] = [499.0]
@@ -142,9 +125,13 @@ def test_a_finalist_is_not_judged_by_the_runs_that_survived(monkeypatch: pytest.
     assert told[-1].endswith("no finalist has all, so the other runs decide")
 
 
-def test_seeds_of_the_search_the_choice_and_the_report_are_disjoint() -> None:
-    everything = [*TUNING_SEEDS, *CHOICE_SEEDS, *REPORT_SEEDS]
-    assert len(set(everything)) == len(everything) == 3000
+def test_seeds_of_the_search_and_of_all_finales_are_disjoint() -> None:
+    """Also with the greatest number of final seeds. All fit 31 bits, as NumPy's and ALE's seeds do."""
+    finales = [FinaleSeeds.of(first, 1000) for first in {draw_seeds() for _ in range(100)}]
+    everything = [*TUNING_SEEDS, *(seed for each in finales for seeds in (each.choice, each.report) for seed in seeds)]
+    assert len(finales) > 90
+    assert len(set(everything)) == len(everything) == 1000 + len(finales) * (CHOICE_RUNS + 1000)
+    assert finale.FIRST_BLOCK + finale.BLOCKS * BLOCK_LENGTH < 2**31
 
 
 # What a study keeps
@@ -182,8 +169,7 @@ def test_a_trial_is_added_as_a_whole_and_its_scores_are_kept(folder: Path) -> No
     assert numbers == [0, 1, 2, 3]
     study.report(0, 160, {1: 10.0, 2: 20.0})
     study.report(0, STEPS, {1: 30.0, 2: 50.0})
-    study.report(1, 160, {1: 5.0, 2: 6.0})
-    study.end(1)
+    study.report(1, 160, {1: 5.0, 2: 6.0})  # not better than trial 0
     study.end(2, "it broke")
     again = TuningStudy("mine", None, Path("runs"), settings()).contenders()
     assert [(each.state, dict(each.scores)) for each in again] == [
@@ -196,6 +182,55 @@ def test_a_trial_is_added_as_a_whole_and_its_scores_are_kept(folder: Path) -> No
     assert {each.texts["agent.n_steps"] for each in again} <= {"5", "[1, 2]", "null"}
     elsewhere = TuningStudy("mine", None, Path("other"), settings()).contenders()
     assert not any(each.is_here for each in elsewhere)
+
+
+def steps_of_race(name: str, returns: list[float]) -> list[int]:
+    """The steps that trials reach, one after the other, if they have these returns on all of 3 rungs."""
+    study = TuningStudy(name, None, Path("runs"), settings(steps=1440))
+    for value in returns:
+        number = study.add(KEYS)
+        while study.contenders()[number].may_go_on_here:
+            study.report(number, next_rung(study.contenders()[number], RUNGS), {1: value})
+    return [each.rank[0] for each in study.contenders()]
+
+
+def test_optunas_pruner_lets_the_best_third_go_on(folder: Path) -> None:
+    """The best of the first two, and then who is among the best n // 3 of the n trials that have reached a rung."""
+    assert steps_of_race("rising", [1, 2, 3, 4]) == [1440] * 4
+    assert steps_of_race("falling", [9, 8, 7, 6, 5, 8.5, 4]) == [1440, 160, 160, 160, 160, 480, 160]
+
+
+def test_equal_trials_do_not_all_go_on(folder: Path) -> None:
+    """Optuna's pruner alone would train all 18 to the end. Their scores are as equal as their returns."""
+    steps = Counter(steps_of_race("equal", [-21.0] * 18))
+    assert 3 <= steps[480] + steps[1440] <= 9
+    assert steps[1440] <= 5
+    scores = {value for each in TuningStudy("equal", None, Path("runs")).contenders() for value in each.scores.values()}
+    assert scores == {-21.0}
+
+
+def test_a_trial_whose_process_was_killed_before_it_ended(folder: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """The last score is there, but Optuna's state is not. The same score is told again."""
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    number = study.add(KEYS)
+    study.report(number, 160, {1: 5.0})
+    study._open(number).report(7.0, STEPS)
+    (before,) = study.contenders()
+    assert (before.state, next_rung(before, [160, STEPS])) == ("RUNNING", STEPS)
+    study.report(number, STEPS, {1: 7.0})
+    (after,) = study.contenders()
+    assert (after.state, dict(after.scores)) == ("COMPLETE", {160: 5.0, STEPS: 7.0})
+    assert not recwarn.list
+
+
+def test_a_study_of_an_older_layout_is_refused(folder: Path) -> None:
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    study.add(KEYS)
+    faults: list[Any] = [None, {}, {"rungs": []}, {"rungs": ["x"]}, {"steps": "many"}, {"overrides": 5}]
+    for fault in faults:
+        study.keep(studies.SETTINGS, fault and {**asdict(study.settings), **fault})
+        with pytest.raises(ZooError, match=r"is not one of a3c-zoo tune, or of an older version; name another$"):
+            TuningStudy("mine", None, Path("runs"))
 
 
 def test_the_journal_holds_json_and_no_pickle(folder: Path) -> None:
@@ -240,10 +275,11 @@ def test_samplers_propose_and_the_same_scores_give_the_same_proposal(folder: Pat
     for sampler in ("tpe", "random", "gp"):
         texts = []
         for name in ("one", "two"):
-            study = TuningStudy(f"{name}-{sampler}", None, Path("runs"), settings(sampler=sampler))
+            made = settings(sampler=sampler, pruner="none")
+            study = TuningStudy(f"{name}-{sampler}", None, Path("runs"), made)
             for number in range(3):
                 study.add(KEYS)
-                study.report(number, 160, {1: float(number)})
+                study.report(number, STEPS, {1: float(number)})
             texts.append([each.texts for each in study.contenders()])
         assert texts[0] == texts[1]
         assert len({str(each) for each in texts[0]}) > 1
@@ -251,12 +287,12 @@ def test_samplers_propose_and_the_same_scores_give_the_same_proposal(folder: Pat
 
 def test_gp_learns_from_the_scores(folder: Path) -> None:
     """The score is greatest where γ is 0.3 of its range."""
-    study = TuningStudy("mine", None, Path("runs"), settings(sampler="gp"))
+    study = TuningStudy("mine", None, Path("runs"), settings(sampler="gp", pruner="none"))
     key = SearchedKey("agent.gamma", "uniform", (0.0, 1.0))
     for number in range(18):
         study.add([key])
         value = float(study.contenders()[number].texts["agent.gamma"])
-        study.report(number, 160, {1: -((value - 0.3) ** 2)})
+        study.report(number, STEPS, {1: -((value - 0.3) ** 2)})
     last = [float(each.texts["agent.gamma"]) for each in study.contenders()[-5:]]
     assert all(abs(value - 0.3) < 0.1 for value in last), last
 
@@ -290,6 +326,8 @@ REFUSED = {
     ("cartpole", "--steps", "960"): "was made with another steps: 480, not 960",
     ("cartpole", "--steps", "480", "--seeds", "3"): "was made with another seeds: 1, not 3",
     ("cartpole", "--steps", "480", "--seeds", "1", "-o", "entropy_coefficient=0.5"): "another overrides: [], not [",
+    ("cartpole", "--steps", "480", "--sampler", "gp"): "--sampler gp learns only from trials that were trained to the "
+    "end; add --pruner none",
     ("cartpole", "--steps", "480", "--trials", "0"): "0 is not in the range",
     ("cartpole", "--steps", "20"): "--steps 20: too small for one evaluation; a3c learns from 160 steps at a time",
     ("cartpole", "--agent", "random", "--steps", "480"): "agent 'random' has no default search space",
@@ -393,7 +431,7 @@ def test_the_set_makes_the_configuration_again(folder: Path, start: str | None) 
 def test_another_start_is_compared_beside_the_default_set(folder: Path, start: str | None, names: list[str]) -> None:
     made = settings(agent="nstep", hyperparams=start, steps=2000, overrides=["entropy_coefficient=0.5"])
     study, engine = TuningStudy("mine", None, Path("runs"), made), Inline()
-    methods, found = _compared(study, 4, {"agent.gamma": "0.91"}, engine)
+    methods, found = _compared(study, 4, {"agent.gamma": "0.91"}, SEEDS.report, engine)
     assert [each.label for each in methods] == names
     assert not found
     registry = get_registry()
@@ -407,12 +445,14 @@ def test_methods_with_equal_values_are_compared_once(folder: Path) -> None:
     """A file with a search space alone is the default set; a trial of another start may come to it again."""
     made = settings(hyperparams="s.yml")
     gamma = f"{made.config['agent']['gamma']}"
-    methods, found = _compared(TuningStudy("one", None, Path("runs"), made), 4, {"agent.gamma": gamma}, Inline())
+    methods, found = _compared(
+        TuningStudy("one", None, Path("runs"), made), 4, {"agent.gamma": gamma}, SEEDS.report, Inline()
+    )
     assert [each.label for each in methods] == ["start"]
     assert found == ["Trial 4 has the values of the set that the search began with: it found none that is better"]
     Path("other.yml").write_text(f"{SPACE}agent: {{gamma: 0.5}}\n")
     study = TuningStudy("two", None, Path("runs"), settings(hyperparams="other.yml"))
-    methods, found = _compared(study, 4, {"agent.gamma": gamma}, Inline())
+    methods, found = _compared(study, 4, {"agent.gamma": gamma}, SEEDS.report, Inline())
     assert [each.label for each in methods] == ["tuned", "start"]
     assert found == ["Trial 4 has the values of the default set"]
 
@@ -421,7 +461,9 @@ def test_a_default_set_that_does_not_take_the_same_options_is_not_compared(folde
     """The search begins with another network, whose key `-o` gives."""
     Path("mixed.yml").write_text(f"{SPACE}network: {{name: mixed}}\n")
     made = settings(hyperparams="mixed.yml", overrides=["network.hidden_size=32"])
-    methods, found = _compared(TuningStudy("mine", None, Path("runs"), made), 4, {"agent.gamma": "0.91"}, Inline())
+    methods, found = _compared(
+        TuningStudy("mine", None, Path("runs"), made), 4, {"agent.gamma": "0.91"}, SEEDS.report, Inline()
+    )
     assert [each.label for each in methods] == ["tuned", "start"]
     (sentence,) = found
     assert sentence.startswith("The default set is not compared, as it does not take the same options: -o network.hid")
@@ -459,38 +501,54 @@ def trained() -> Counter[str]:
     return Counter(Path("trained.txt").read_text().splitlines())
 
 
+def complete() -> list[Contender]:
+    """The trials of the fixture's study that reached the last rung: the first one, and those that it did not beat."""
+    found = TuningStudy("cartpole-a3c", None, Path("runs")).contenders()
+    return [each for each in found if each.state == "COMPLETE"]
+
+
 def test_trials_race_and_nothing_is_trained_twice(tuned: Path) -> None:
-    """Three trials train a rollout; the best one goes on, in the same directory."""
+    """Three trials train a rollout; those that are the best so far go on, in the same directory."""
     study = TuningStudy("cartpole-a3c", None, Path("runs"))
     found = study.contenders()
-    assert sorted(each.state for each in found) == ["COMPLETE", "PRUNED", "PRUNED"]
-    (best,) = [each for each in found if each.state == "COMPLETE"]
-    assert best.scores[160] == max(each.scores[160] for each in found)
+    assert found[0].state == "COMPLETE"
+    assert all(each.state == "PRUNED" for each in found if each not in complete())
+    for each in found[1:]:
+        before = max(earlier.scores[160] for earlier in found[: each.number])
+        if each.scores[160] != before:  # the numbers of equal ones decide
+            assert (each.state == "COMPLETE") == (each.scores[160] > before)
     lines = [line for line in trained() if "-t0" in line]
     begun = [f"cartpole-a3c-t00{number}-s1000001 160 begins" for number in range(3)]
-    assert sorted(lines) == sorted([*begun, f"cartpole-a3c-t00{best.number}-s1000001 {STEPS} resumes"])
+    resumed = [f"cartpole-a3c-t00{each.number}-s1000001 {STEPS} resumes" for each in complete()]
+    assert sorted(lines) == sorted([*begun, *resumed])
     assert set(trained().values()) == {1}
-    run = Path(f"runs/cartpole-a3c-t00{best.number}-s1000001")
-    start, first, last = checkpoint_steps(RunDirectory(run))
-    assert (start, first) == (0, 160)
-    assert STEPS <= last < STEPS + 160  # a rollout is trained to its end
-    (played,) = [each for each in evaluations_of(run) if each.steps == last and not each.evaluation.deterministic]
-    assert best.scores[STEPS] == played.evaluation.mean_return
+    for each in complete():
+        run = Path(f"runs/cartpole-a3c-t00{each.number}-s1000001")
+        begin, first, last = checkpoint_steps(RunDirectory(run))
+        assert (begin, first) == (0, 160)
+        assert STEPS <= last < STEPS + 160  # a rollout is trained to its end
+        (played,) = [row for row in evaluations_of(run) if row.steps == last and not row.evaluation.deterministic]
+        assert each.scores[STEPS] == played.evaluation.mean_return
 
 
 def test_finalists_and_the_comparison_have_seeds_of_their_own(tuned: Path) -> None:
+    """The second training of a trial is on the next rung, in the same run."""
     seeds = Counter(re.search(r"-(t\d+|trial|tuned|start).*-s(\d+)", line)[2] for line in trained())  # type: ignore[index]
-    assert seeds == {"1000001": 4, "2000001": 3, "2000002": 3, "2000003": 3, "3000001": 2}
+    first = TuningStudy("cartpole-a3c", None, Path("runs")).attribute(RESULT)["first_seed"]
+    mine = FinaleSeeds.of(first, 1)
+    expected = dict.fromkeys(map(str, mine.choice), 3) | {str(mine.report[0]): 2}
+    assert seeds == expected | {"1000001": 3 + len(complete())}
 
 
 def test_the_set_says_how_it_was_found_and_trains(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = Path("best.yml").read_text()
     assert "# cartpole with a3c, tuned by a3c-zoo " in text
-    assert (
-        "# Search: 3 trials, seed 1000001 in each, judged by their mean return: 3 after 160 and 1 after 480 steps"
-        in text
-    )
-    assert "# Choice: seeds 2000001 to 2000003, 480 steps: trial " in text
+    assert "# Search: 3 trials, seed 1000001 in each, judged by their mean return: " in text
+    assert f": 3 after 160 and {len(complete())} after 480 steps\n" in text
+    study = TuningStudy("cartpole-a3c", None, Path("runs"))
+    first = study.attribute(RESULT)["first_seed"]
+    assert f"# Choice: seeds {first} to {first + 2}, 480 steps: trial " in text
+    assert "# It was not shown that this set is better than start\n" in text
     assert "# Fewer than 5 seeds (tuned: 1, start: 1): no claim can be made" in text
     assert "# Command: a3c-zoo tune cartpole --agent a3c --trials 3 --steps 480 --seeds 1 --final-seeds 1" in text
     assert command_line("show", "hyperparams", "cartpole", "--hyperparams", "./best.yml") == 0
@@ -509,13 +567,14 @@ def test_the_cost_has_all_runs_of_the_choice() -> None:
 
 
 def test_the_set_says_what_it_cost_as_data_and_the_report_has_it(tuned: Path) -> None:
-    """Three trials of one seed: 160 steps each but for the best, which has `STEPS`; 3 finalists, 3 choice runs each."""
-    cost = {"trials": 3, "runs": 3 + 9, "steps": 160 + 160 + STEPS + 9 * STEPS}
+    """Three trials of one seed, 160 or `STEPS` steps each; 3 finalists, 3 choice runs each."""
+    steps = len(complete()) * STEPS + (3 - len(complete())) * 160 + 9 * STEPS
+    cost = {"trials": 3, "runs": 3 + 9, "steps": steps}
     assert yaml.read_document(Path("best.yml"), "best.yml").data["tuning"] == cost
     registry = get_registry()
     assert tuning_cost(registry, registry.env("cartpole"), registry.agent("a3c"), "./best.yml") == cost
     assert tuning_cost(registry, registry.env("cartpole"), registry.agent("a3c"), None) == {}
-    row = f"| what tuning the set cost | 3 trials, 12 runs, {320 + 10 * STEPS:,} steps | – |"
+    row = f"| what tuning the set cost | 3 trials, 12 runs, {steps:,} steps | – |"
     assert row in Path("studies/cartpole-a3c/report/report.md").read_text()
     for bad in ("3", "{trials: 3}", "{trials: 3, runs: -1, steps: 5}", "{trials: 3, runs: 1, steps: 5, hours: 2}"):
         Path("bad.yml").write_text(f"tuning: {bad}\n")
@@ -556,6 +615,7 @@ def test_a_study_that_has_ended_only_tells(tuned: Path, capfd: pytest.CaptureFix
     told = json.loads(capfd.readouterr().out)
     assert told["file"] == "best.yml"
     assert told["report"] == "studies/cartpole-a3c/report"
+    assert told["not_shown_better_than"] == ["start"]  # one seed shows nothing
     assert told["values"].keys() == {"agent.gamma", "optimizer.learning_rate"}
     assert trained() == before
 
@@ -633,13 +693,44 @@ def test_the_next_command_has_what_a_set_leaves_out(folder: Path, capfd: pytest.
     options = options_beside_set(study.settings)
     assert options == ["env.wrappers=['walls:Walls']"]
     told = {"study": "mine", "env": "cartpole", "agent": "a3c", "trial": 1, "values": {}, "file": "my sets/best.yml"}
-    told |= {"report": "out", "verdict": [], "failed": [], "options": options}
+    told |= {"report": "out", "verdict": [], "failed": [], "options": options, "not_shown_better_than": []}
     assert _tell(study, told, as_json=False) == 0
     last = capfd.readouterr().out.splitlines()[-1]
     assert last.startswith("next: a3c-zoo train cartpole --agent a3c --hyperparams 'my sets/best.yml' -o ")
     assert shlex.split(last)[-1] == options[0]
-    del told["options"]  # of an older version
-    assert _tell(study, told, as_json=False) == 0
+
+
+def test_a_set_that_was_not_shown_to_be_better_is_not_offered_without_a_word(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    told: dict[str, Any] = {"study": "mine", "env": "cartpole", "agent": "a3c", "trial": 1, "values": {}}
+    told |= {"file": "best.yml", "report": "out", "verdict": [], "failed": [], "options": []}
+    for others, names in {(): "", ("start",): "start", ("start", "default"): "start and default"}.items():
+        assert _tell(study, told | {"not_shown_better_than": others}, as_json=False) == 0
+        *_, before, last = capfd.readouterr().out.splitlines()
+        assert last == "next: a3c-zoo train cartpole --agent a3c --hyperparams best.yml"
+        sentence = f"It was not shown that this set is better than {names}. To train with it all the same:"
+        assert (before == sentence) == bool(names)
+
+
+@pytest.mark.parametrize(
+    ("holds", "measure", "names", "chance", "is_shown"),
+    [
+        (True, "final_return", ("tuned", "start"), 0.9, True),
+        (True, "final_return", ("start", "tuned"), 0.1, True),
+        (True, "final_return", ("tuned", "start"), 0.1, False),
+        (True, "final_return", ("start", "tuned"), 0.9, False),
+        (False, "final_return", ("tuned", "start"), 0.9, False),
+        (True, "mean_return", ("tuned", "start"), 0.9, False),
+        (True, "final_return", ("tuned", "default"), 0.9, False),
+    ],
+)
+def test_what_a_report_shows(holds: bool, measure: str, names: tuple[str, str], chance: float, is_shown: bool) -> None:
+    pair: dict[str, Any] = {"method": names[0], "other": names[1]}
+    claims = [pair | {"measure": measure, "holds": holds}]
+    env = {"against": [pair | {"final_return": {"value": chance}}]}
+    assert is_shown_better({"claims": claims, "environments": {"cartpole": env}}, "tuned", "start") == is_shown
 
 
 def test_an_existing_file_is_not_overwritten(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -658,7 +749,7 @@ def test_ctrl_c_keeps_trials_and_says_how_to_go_on(tuned: Path, capfd: pytest.Ca
     race("stopped", trials=2)
     after = TuningStudy("stopped", None, Path("runs")).contenders()
     assert [each.texts for each in after] == [each.texts for each in before]
-    assert [len(each.scores) for each in after] in ([1, 2], [2, 1])
+    assert [len(each.scores) for each in after] in ([2, 1], [2, 2])
     assert trained()["stopped-t000-s1000001 160 begins"] == 1
 
 
@@ -747,21 +838,28 @@ def test_a_time_limit_too_short_for_one_trial(tuned: Path, timeout_s: float, mon
 
 
 def test_more_time_goes_on_with_a_search_that_the_time_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training takes an hour of this clock, and nothing is trained. The first trials are the best."""
+    """A training takes an hour of this clock, and nothing is trained. Each trial is better than those before.
+
+    Each search has a finale with seeds of its own.
+    """
     clock = SimpleNamespace(now_s=0.0, sleep=time.sleep)
     clock.monotonic = lambda: clock.now_s
 
-    def take_turns(self: Race, turns: list[Turn]) -> None:
-        for turn in turns:
+    def carry_out(self: Race, advances: list[Advance]) -> None:
+        for advance in advances:
             clock.now_s += 3600
-            self.study.report(turn.number, turn.rung, {1: float(-turn.number)})
+            self.study.report(advance.number, advance.rung, {1: float(advance.number)})
 
     for module in (racing, tuning):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(Race, "_take_turns", take_turns)
-    monkeypatch.setattr(
-        tuning, "play_finale", lambda study, *_: {"found": [each.rank[0] for each in study.contenders()]}
-    )
+    monkeypatch.setattr(Race, "_carry_out", carry_out)
+    finales = []
+
+    def play(study: TuningStudy, seeds: FinaleSeeds, *_: object) -> dict[str, Any]:
+        finales.append(seeds)
+        return {"found": [each.rank[0] for each in study.contenders()]}
+
+    monkeypatch.setattr(tuning, "play_finale", play)
     study = TuningStudy("timed", None, Path("runs"), settings(hyperparams="s.yml"))
 
     def ended(hours: float | None, trials: int = 12) -> tuple[int, list[int]]:
@@ -770,20 +868,41 @@ def test_more_time_goes_on_with_a_search_that_the_time_has_ended(folder: Path, m
         assert found is not None
         return found["trials"], found["found"]
 
-    assert ended(2) == (2, [160, 160])
-    assert ended(2) == ended(1) == ended(2, trials=8) == (2, [160, 160])  # that has had its time
-    # Trials 0 and 1 have ended. Of three trials one may go on: the third one.
-    assert ended(3) == (4, [160, 160, STEPS, 160])
+    assert ended(3) == (2, [STEPS, 160])  # the time cuts trial 1 short
+    assert ended(3) == ended(2) == ended(3, trials=8) == (2, [STEPS, 160])  # that has had its time
+    assert ended(2.5, trials=13) == (4, [STEPS, 160, STEPS, 160])  # trial 1 has ended
     count, steps = ended(None)
     assert count == len(steps) == 12
-    assert steps.count(STEPS) == 4
+    assert steps[4:] == [STEPS] * 8
     assert ended(None) == ended(99) == (count, steps)
+    used = [seed for each in finales for seed in (*each.choice, *each.report)]
+    assert len(set(used)) == len(used) == 3 * (CHOICE_RUNS + 1)
+
+
+def test_a_finale_that_was_stopped_goes_on_with_its_seeds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So its finished runs are used again. Also if another process has ended the search meanwhile."""
+    study = TuningStudy("mine", None, Path("runs"), settings(hyperparams="s.yml", pruner="none"))
+    study.report(study.add(KEYS[:1]), STEPS, {1: 5.0})
+    seen: list[FinaleSeeds] = []
+
+    def stop(study: TuningStudy, seeds: FinaleSeeds, *_: object) -> dict[str, Any]:
+        seen.append(seeds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "play_finale", stop)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            tune(study, Inline(), TuningWatcher(), trials=1, timeout_s=None, final_seeds=4, out=None)
+    assert seen[0] == seen[1]
+    assert len(seen[0].report) == 4
+    first = study.attribute(SEARCHED)["first_seed"]
+    assert tuning._keep_search(study, 1, None, False)["first_seed"] == first == seen[0].choice[0]
 
 
 def test_a_search_that_has_ended_is_not_made_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = TuningStudy("old", None, Path("runs"), settings(hyperparams="s.yml"))
-    searched = {"trials": 30, "wanted": 30, "timeout": None}
-    study.attribute(SEARCHED, searched)
+    searched = {"trials": 30, "wanted": 30, "timeout": None, "first_seed": 12_000_001}
+    study.keep(SEARCHED, searched)
     monkeypatch.setattr(tuning, "play_finale", lambda *_: {})
     ended = tune(study, Inline(), TuningWatcher(), trials=30, timeout_s=None, final_seeds=1, out=None)
     assert ended == searched | {"final_seeds": 1}
@@ -791,7 +910,7 @@ def test_a_search_that_has_ended_is_not_made_again(folder: Path, monkeypatch: py
 
 def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
-    study.attribute(RESULT, {"trials": 4, "wanted": 4, "timeout": 900.0, "final_seeds": 6, "file": "best.yml"})
+    study.keep(RESULT, {"trials": 4, "wanted": 4, "timeout": 900.0, "final_seeds": 6, "file": "best.yml"})
     words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
     assert command_line(*words, "--trials", 4, "--timeout", "1h") == 2
     (line,) = capfd.readouterr().err.splitlines()
@@ -805,7 +924,7 @@ def test_what_comes_too_late_after_a_search_that_the_time_ended(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
-    study.attribute(RESULT, {"trials": 4, "wanted": 10, "timeout": 60.0, "final_seeds": 6, "file": "best.yml"})
+    study.keep(RESULT, {"trials": 4, "wanted": 10, "timeout": 60.0, "final_seeds": 6, "file": "best.yml"})
     words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
     assert command_line(*words, "--trials", 5, "--timeout", "60s", "--out", "other.yml") == 2
     (line,) = capfd.readouterr().err.splitlines()
@@ -831,7 +950,7 @@ def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     here, place = TuningStudy("moved", None, Path("runs")), f"{platform.node()}:{folder.resolve() / 'old'}"
     for number in range(2):
         study.add(KEYS[:1])
-        study.report(number, 160, {1: 5.0})
+        study.report(number, 160, {1: 5.0 + number})
     words = ["tune", "--resume", "moved", "--trials", 2, "--yes"]
     assert command_line(*words) == 0
     first, then = capfd.readouterr().err.splitlines()
@@ -856,7 +975,7 @@ def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     monkeypatch.setattr(tuning, "play_finale", lambda study, *_: {"scores": [each.rank for each in study.contenders()]})
     ended = tune(here, Inline(), TuningWatcher(), trials=2, timeout_s=None, final_seeds=1, out=None)
     assert ended is not None
-    assert ended["scores"] == [[160, 5.0], [160, 5.0], [0, 0.0]]  # they are kept
+    assert ended["scores"] == [(160, 5.0), (160, 6.0), (0, 0.0)]  # they are kept
 
 
 def test_nobody_to_ask_is_told_what_is_left(
@@ -918,7 +1037,7 @@ def test_the_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"agent.gamma": "0.99", "optimizer.learning_rate": "0.001", "agent.entropy_coefficient": "0.00012"}
     view = TuningView(30, 250_000, Display())
     view._contenders = [Contender(n, texts, {27_778: 20.0 + n, 250_000: 400.0 + n}, "COMPLETE", True) for n in range(9)]
-    view.training(Turn(12, 83_334), 1_000_001, None)
+    view.training(Advance(12, 83_334), 1_000_001, None)
     for width in (80, 140):
         console = Console(record=True, width=width, file=open(os.devnull, "w"))  # noqa: SIM115
         console.print(view.block(width))
@@ -954,7 +1073,7 @@ def assert_all_trials_ended(trials: int) -> None:
     found = TuningStudy("killed", None, Path("runs")).contenders()
     assert len(found) == trials
     assert all(each.scores for each in found)
-    assert promotions(found, [160, STEPS], is_last=True) == []
+    assert all(each.state in ("COMPLETE", "PRUNED") for each in found)
     whole = Counter(line for line in trained().elements() if line.endswith("begins"))
     assert set(whole.values()) == {1}  # what was begun went on, and was never begun anew
 

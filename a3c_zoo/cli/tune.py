@@ -152,10 +152,11 @@ def _refuse_if_ended(
         ended = study.attribute(RESULT)
     if not ended or not has_searched(ended, trials, timeout):
         return
-    is_other = final_seeds != ended.get("final_seeds", final_seeds)  # a study that ended long ago does not say
-    given = [f"--final-seeds {final_seeds}"] * (is_other and is_typed("final_seeds"))
-    had_s = ended.get("timeout")
-    wanted = max(ended["trials"], ended.get("wanted", 0))
+    given = []
+    if final_seeds != ended["final_seeds"] and is_typed("final_seeds"):
+        given.append(f"--final-seeds {final_seeds}")
+    had_s = ended["timeout"]
+    wanted = max(ended["trials"], ended["wanted"])
     if had_s is not None and is_typed("timeout") and timeout > had_s:
         given.insert(0, f"--timeout {timeout:.10g}s")  # all trials have ended
         had_s = None
@@ -164,10 +165,9 @@ def _refuse_if_ended(
         given.append(f"--out {out}")
     if given:
         text = f"study '{study.name}' has ended, and its set is in {ended['file']}. Too late: {' and '.join(given)}"
+        longer = ""
         if had_s is not None and trials > ended["trials"]:
             longer = ", a longer --timeout"
-        else:
-            longer = ""
         raise ZooError(f"{text}. Copy that file, or give --trials {wanted + 1} or more{longer}, or another --study")
 
 
@@ -204,6 +204,7 @@ def _why_open(study: TuningStudy) -> str:
 
 def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> int:
     from a3c_zoo.report.places import REPORT_PAGE, opening
+    from a3c_zoo.tuning.finale import about_unshown
 
     if result is None:
         print_sentences(_why_open(study), to_stderr=True)
@@ -216,8 +217,11 @@ def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> i
         values = [f"  {key}={text}" for key, text in result["values"].items()]
         files = [f"  {result['file']}", f"  {opening(Path(result['report']) / REPORT_PAGE)}"]
         words = ["train", result["env"], "--agent", result["agent"], "--hyperparams", result["file"]]
-        words += [word for text in result.get("options", []) for word in ("-o", text)]
+        words += [word for text in result["options"] for word in ("-o", text)]
         click.echo(printable_lines("\n".join([f"trial {result['trial']} is chosen:", *values])))
         print_sentences("\n".join(result["verdict"]))
-        click.echo(printable_lines("\n".join([*files, f"next: {next_command(shlex.join(words))}"])))
+        click.echo(printable_lines("\n".join(files)))
+        if result["not_shown_better_than"]:
+            print_sentences(f"{about_unshown(result['not_shown_better_than'])}. To train with it all the same:")
+        click.echo(printable_lines(f"next: {next_command(shlex.join(words))}"))
     return 1 if result["failed"] else 0

@@ -1,1 +1,1 @@
-"""Tuning: studies of trials that race against each other, the choice among the best, and the evidence for it."""
+"""Tuning: studies of trials that race against each other, the choice among the best, and its evidence."""

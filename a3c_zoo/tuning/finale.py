@@ -6,13 +6,14 @@ If the search began with another set than the default one, the default set takes
 from __future__ import annotations
 
 import itertools
+import random
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -33,20 +34,57 @@ from a3c_zoo.report.drawing import Group, Panel
 from a3c_zoo.report.pages import ReportSection, TextTable
 from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.tuning.contenders import Contender, ranked, sound
-from a3c_zoo.tuning.racing import CHOICE_SEEDS, REPORT_SEEDS, TUNING_SEEDS, TuningWatcher, method_of
+from a3c_zoo.tuning.racing import TUNING_SEEDS, TuningWatcher, method_of
 from a3c_zoo.tuning.storages import STUDIES_DIR
 from a3c_zoo.tuning.studies import StudySettings, TuningStudy
 from a3c_zoo.version import __version__
 from a3c_zoo.words import counted, listed
 
-#: How many of the best trials are trained on the choice seeds, and on how many; and how many the report shows.
-FINALISTS, CHOICE_RUNS, SHOWN = 3, 3, 10
+#: Keys of `env` that the command line decides.
+BESIDE_SETS: Final = ("env.stack", "env.wrappers")
+#: How many of the best trials are trained on the choice seeds, and on how many.
+FINALISTS: Final = 3
+CHOICE_RUNS: Final = 3
+#: How many trials the report shows.
+SHOWN: Final = 10
 #: The names of the methods in the last comparison.
-TUNED, START, DEFAULT = "tuned", "start", "default"
+TUNED: Final = "tuned"
+START: Final = "start"
+DEFAULT: Final = "default"
+#: The seeds of finales lie in blocks. Those of the choice begin with the first one of a block, those of the report
+#: with a later one.
+FIRST_BLOCK: Final = 10_000_001
+BLOCKS: Final = 1_000_000
+BLOCK_LENGTH: Final = 2_000
+REPORT_OFFSET: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class FinaleSeeds:
+    """The seeds on which a trial is chosen, and those on which it is compared. No seed is in both."""
+
+    choice: range
+    report: range
+
+    @classmethod
+    def of(cls, first: int, final_seeds: int) -> FinaleSeeds:
+        """The seeds of a finale. first: see `draw_seeds`. final_seeds: runs of each method in the report."""
+        report = first + REPORT_OFFSET
+        return cls(range(first, first + CHOICE_RUNS), range(report, report + final_seeds))
+
+
+def draw_seeds() -> int:
+    """The first seed of a new finale. It has a block of its own, so that it looks at no old run."""
+    return FIRST_BLOCK + BLOCK_LENGTH * random.SystemRandom().randrange(BLOCKS)
 
 
 def play_finale(
-    study: TuningStudy, seeds: int, out: Path | None, timeout_s: float | None, watcher: TuningWatcher, engine: Engine
+    study: TuningStudy,
+    seeds: FinaleSeeds,
+    out: Path | None,
+    timeout_s: float | None,
+    watcher: TuningWatcher,
+    engine: Engine,
 ) -> dict[str, Any]:
     """Chooses a trial, compares it with the start, and writes its set. Returns how the study ended.
 
@@ -55,56 +93,106 @@ def play_finale(
     settings = study.settings
     contenders = study.contenders()
     folder = STUDIES_DIR / study.name
-    choice = _choose(study, contenders, watcher, engine)
+    choice = _choose(study, contenders, seeds.choice, watcher, engine)
     chosen = max(choice, key=lambda number: choice[number])
     watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
-    methods, found = _compared(study, chosen, contenders[chosen].texts, engine)
-    plan = plan_of(study, methods, REPORT_SEEDS[:seeds], engine)
+    methods, found = _compared(study, chosen, contenders[chosen].texts, seeds.report, engine)
+    plan = plan_of(study, methods, seeds.report, engine)
     cost = _cost(settings, contenders)
-    runs = (replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs)
+    runs = [replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs]
     plan = replace(plan, runs=tuple(runs))
     told = [
         f"Search: {_searched(settings, contenders)}",
-        f"Choice: {_seeds(CHOICE_SEEDS[:CHOICE_RUNS])}, {settings.steps:,} steps: "
-        + ", ".join(f"trial {number} returns {score(value)}" for number, value in choice.items()),
-        f"Comparison of trial {chosen} ({TUNED}) with the set that the search began with ({START})"
-        + f" and the default set ({DEFAULT})" * (methods[-1].label == DEFAULT)
-        + f": {_seeds(REPORT_SEEDS[:seeds])}, {settings.steps:,} steps",
+        _about_choice(choice, seeds.choice, settings.steps),
+        _about_comparison(chosen, methods, seeds.report, settings.steps),
         *found,
     ]
     section = _section(study, contenders, chosen, told)
     comparison = carry_out(
         plan, None, settings.episodes, folder / "report", watcher, engine, [section], question="return"
     )
-    command = _command(settings, len(contenders), seeds, timeout_s)
-    title = f"{settings.env} with {settings.agent}, tuned by a3c-zoo {__version__}, {datetime.now():%Y-%m-%d}"
-    verdict = [*(f"{text}." for text in found), *comparison.verdict]
-    evidence = [title, *told, *comparison.verdict, f"Report: {comparison.out / 'report.md'}", f"Command: {command}"]
+    others = [method.label for method in methods if method.label != TUNED]
+    unshown = [other for other in others if not is_shown_better(comparison.results, TUNED, other)]
+    evidence = [
+        f"{settings.env} with {settings.agent}, tuned by a3c-zoo {__version__}, {datetime.now():%Y-%m-%d}",
+        *told,
+        *comparison.verdict,
+        *([about_unshown(unshown)] if unshown else []),
+        f"Report: {comparison.out / 'report.md'}",
+        f"Command: {_command(settings, len(contenders), len(seeds.report), timeout_s)}",
+    ]
     file = _write(out or folder / "tuned.yml", evidence, cost, plan.runs[0].config)
-    ended = {"study": study.name, "env": settings.env, "agent": settings.agent, "trial": chosen}
-    ended |= {"values": dict(contenders[chosen].texts), "choice": {str(each): value for each, value in choice.items()}}
-    ended |= {"file": str(file), "options": options_beside_set(settings), "report": str(comparison.out)}
-    return ended | {"verdict": verdict, "failed": list(comparison.failed)}
+    return {
+        "study": study.name,
+        "env": settings.env,
+        "agent": settings.agent,
+        "trial": chosen,
+        "values": dict(contenders[chosen].texts),
+        "choice": {str(number): value for number, value in choice.items()},
+        "file": str(file),
+        "options": options_beside_set(settings),
+        "report": str(comparison.out),
+        "verdict": [*(f"{text}." for text in found), *comparison.verdict],
+        "not_shown_better_than": unshown,
+        "failed": list(comparison.failed),
+    }
+
+
+def is_shown_better(results: Mapping[str, Any], method: str, other: str) -> bool:
+    """Whether a report claims that a run of one method ends with a higher return than a run of the other.
+
+    results: the contents of `results.json`, of one environment.
+    """
+    (env,) = results["environments"].values()
+    claimed = [{claim["method"], claim["other"]} for claim in results["claims"] if _is_claimed(claim)]
+    if {method, other} not in claimed:
+        return False
+    (pair,) = [pair for pair in env["against"] if {pair["method"], pair["other"]} == {method, other}]
+    chance: float = pair["final_return"]["value"]
+    if pair["method"] == method:
+        return chance > 0.5
+    return chance < 0.5
+
+
+def _is_claimed(claim: Mapping[str, Any]) -> bool:
+    return bool(claim["holds"]) and claim["measure"] == "final_return"
+
+
+def about_unshown(others: Sequence[str]) -> str:
+    """The sentence about the methods than which the set was not shown to be better."""
+    return f"It was not shown that this set is better than {listed(others)}"
+
+
+def _about_choice(choice: Mapping[int, float], seeds: range, steps: int) -> str:
+    returns = ", ".join(f"trial {number} returns {score(value)}" for number, value in choice.items())
+    return f"Choice: {_seeds(seeds)}, {steps:,} steps: {returns}"
+
+
+def _about_comparison(chosen: int, methods: Sequence[Method], seeds: range, steps: int) -> str:
+    text = f"Comparison of trial {chosen} ({TUNED}) with the set that the search began with ({START})"
+    if methods[-1].label == DEFAULT:
+        text += f" and the default set ({DEFAULT})"
+    return f"{text}: {_seeds(seeds)}, {steps:,} steps"
 
 
 def _compared(
-    study: TuningStudy, chosen: int, texts: Mapping[str, str], engine: Engine
+    study: TuningStudy, chosen: int, texts: Mapping[str, str], seeds: range, engine: Engine
 ) -> tuple[list[Method], list[str]]:
     """The methods of the last comparison, each configuration once; and a sentence if two are equal.
 
-    texts: the values of the chosen trial.
+    texts: the values of the chosen trial. seeds: of the comparison.
     """
     settings = study.settings
     found = list[str]()
-    seed = REPORT_SEEDS[:1]
     methods = [method_of(settings, TUNED, texts), method_of(settings, START)]
-    tuned, start = (run.config.to_dict() for run in plan_of(study, methods, seed, engine).runs)
+    tuned, start = (run.config.to_dict() for run in plan_of(study, methods, seeds[:1], engine).runs)
     has = f"Trial {chosen} has the values of the"
     try:
         usual = default_of(settings)
-        default = plan_of(study, [usual], seed, engine).runs[0].config.to_dict()
+        default = plan_of(study, [usual], seeds[:1], engine).runs[0].config.to_dict()
     except ConfigError as error:
-        found.append(f"The default set is not compared, as it does not take the same options: {first_line(error)}")
+        fault = first_line(error)
+        found.append(f"The default set is not compared, as it does not take the same options: {fault}")
     else:
         if default not in (tuned, start):
             methods.append(usual)
@@ -125,16 +213,16 @@ def default_of(settings: StudySettings, label: str = DEFAULT) -> Method:
 
 
 def _choose(
-    study: TuningStudy, contenders: Sequence[Contender], watcher: TuningWatcher, engine: Engine
+    study: TuningStudy, contenders: Sequence[Contender], seeds: range, watcher: TuningWatcher, engine: Engine
 ) -> dict[int, float]:
-    """Trains the finalists on the choice seeds. Returns trial → mean final return.
+    """Trains the finalists on the seeds of the choice. Returns trial → mean final return.
 
     A trial with a failed run is left out, unless every trial has one.
     """
     made = study.settings
     methods = {each.number: method_of(made, f"trial {each.number}", each.texts) for each in finalists(contenders)}
     watcher.message(f"choosing among {listed(method.label for method in methods.values())}, on fresh seeds")
-    plan = plan_of(study, list(methods.values()), CHOICE_SEEDS[:CHOICE_RUNS], engine)
+    plan = plan_of(study, list(methods.values()), seeds, engine)
     returns = final_returns_of(plan, made.episodes, watcher, engine)
     if not returns:
         raise ZooError("no finalist could be trained and evaluated on the choice seeds; see the lines above")
@@ -162,7 +250,7 @@ def plan_of(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int],
 
 
 def finalists(contenders: Sequence[Contender]) -> list[Contender]:
-    """The best trials that have not failed, each configuration once; of failed ones only if there is no other."""
+    """The best trials, each configuration once. Failed ones are among them only if all have failed."""
     first = {tuple(each.texts.items()): each for each in reversed(ranked(sound(contenders)))}
     return ranked(first.values())[:FINALISTS]
 
@@ -170,17 +258,18 @@ def finalists(contenders: Sequence[Contender]) -> list[Contender]:
 def set_of(config: Config) -> dict[str, dict[str, Any]]:
     """A configuration as a set: its values, without those that a machine or the command line decides.
 
-    The budget of the set is the length of the configuration's schedules, which then end with any other budget, too.
+    The budget of the set is the length of the configuration's schedules. With another budget they end with that one.
     """
     found: dict[str, dict[str, Any]] = {}
     for row in describe(config):
         section, _, key = row.key.rpartition(".")
         is_settled = row.source == "default" and row.value != row.default
-        is_others = section == "run" or section.startswith("plugins.") or row.key in ("env.stack", "env.wrappers")
-        if row.key == "run.workers" or not (is_settled or is_others):
+        is_left_out = section == "run" or section.startswith("plugins.") or row.key in BESIDE_SETS
+        if row.key == "run.workers" or not (is_settled or is_left_out):
             found.setdefault(section, {})[key] = row.value
     for values in [*found.values()]:
-        if (length := values.get("schedule_steps")) is not None:
+        length = values.get("schedule_steps")
+        if length is not None:
             found.setdefault("run", {})["steps"] = length
             values["schedule_steps"] = None
     return found
@@ -189,22 +278,27 @@ def set_of(config: Config) -> dict[str, dict[str, Any]]:
 def options_beside_set(settings: StudySettings) -> list[str]:
     """The values of a study's `-o` that `set_of` leaves out, as `KEY=VALUE`: they are to be given again."""
     registry = get_registry()
-    entries = registry.env(settings.env), registry.agent(settings.agent)
-    config = resolve_config(registry, *entries, hyperparams=settings.hyperparams, overrides=settings.overrides)
+    config = resolve_config(
+        registry,
+        registry.env(settings.env),
+        registry.agent(settings.agent),
+        hyperparams=settings.hyperparams,
+        overrides=settings.overrides,
+    )
     kept = {f"{section}.{key}" for section, values in set_of(config).items() for key in values}
     rows = [row for row in describe(config) if row.source == "-o" and row.key not in kept]
     return [f"{row.key}={yaml.display(row.value, 0)}" for row in rows]
 
 
 def _cost(settings: StudySettings, contenders: Sequence[Contender]) -> dict[str, int]:
-    """The cost of finding a set: trials, their runs and those of the choice, and the agent steps of all these runs.
+    """The cost of finding a set: its trials, runs and agent steps. Runs and steps of the choice count, too.
 
     Of a trial that failed, what it trained after its last score is not counted.
     """
     scored = [each for each in contenders if each.scores]
-    of_choice = len(finalists(contenders)) * CHOICE_RUNS
-    steps = settings.seeds * sum(max(each.scores) for each in scored) + of_choice * settings.steps
-    runs = settings.seeds * len(scored) + of_choice
+    choice_runs = len(finalists(contenders)) * CHOICE_RUNS
+    runs = settings.seeds * len(scored) + choice_runs
+    steps = settings.seeds * sum(max(each.scores) for each in scored) + choice_runs * settings.steps
     return dict(zip(TUNING_COST, (len(contenders), runs, steps), strict=True))
 
 
@@ -223,7 +317,8 @@ def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Co
 def _searched(settings: StudySettings, contenders: Sequence[Contender]) -> str:
     ends = [f"{sum(rung in each.scores for each in contenders)} after {rung:,}" for rung in settings.rungs]
     seeds = _seeds(TUNING_SEEDS[: settings.seeds])
-    return f"{counted(len(contenders), 'trials')}, {seeds} in each, judged by their mean return: {listed(ends)} steps"
+    trials = counted(len(contenders), "trials")
+    return f"{trials}, {seeds} in each, judged by their mean return: {listed(ends)} steps"
 
 
 def _seeds(seeds: range) -> str:
@@ -234,20 +329,29 @@ def _seeds(seeds: range) -> str:
 
 def _command(made: StudySettings, trials: int, final_seeds: int, timeout_s: float | None) -> str:
     """The command line that makes a study, without places."""
-    words = f"a3c-zoo tune {made.env} --agent {made.agent} --trials {trials} --steps {made.steps} --seeds {made.seeds} "
-    words += f"--final-seeds {final_seeds} --episodes {made.episodes} --sampler {made.sampler}"
-    words += " --pruner none" * (len(made.rungs) == 1) + (f" --timeout {timeout_s:.10g}s" if timeout_s else "")
-    more = ["--hyperparams", made.hyperparams] if made.hyperparams else []
-    return shlex.join([*words.split(), *more, *(word for text in made.overrides for word in ("-o", text))])
+    words = ["a3c-zoo", "tune", made.env, "--agent", made.agent]
+    words += ["--trials", str(trials), "--steps", str(made.steps), "--seeds", str(made.seeds)]
+    words += ["--final-seeds", str(final_seeds), "--episodes", str(made.episodes), "--sampler", made.sampler]
+    if len(made.rungs) == 1:
+        words += ["--pruner", "none"]
+    if timeout_s:
+        words += ["--timeout", f"{timeout_s:.10g}s"]
+    if made.hyperparams:
+        words += ["--hyperparams", made.hyperparams]
+    for text in made.overrides:
+        words += ["-o", text]
+    return shlex.join(words)
 
 
 def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, told: Sequence[str]) -> ReportSection:
     """The search, as a part of the report: history, importance, and the best trials."""
     rungs = study.settings.rungs
     importances = study.importances()
-    points = {rung: [(each.number, each.scores[rung]) for each in contenders if rung in each.scores] for rung in rungs}
-    lines = {rung: Line(*np.array(each, np.float64).T) for rung, each in points.items() if each}
-    groups = {f"{rung:,} steps": Group([line]) for rung, line in lines.items()}
+    groups = {}
+    for rung in rungs:
+        points = [(each.number, each.scores[rung]) for each in contenders if rung in each.scores]
+        if points:
+            groups[f"{rung:,} steps"] = Group([Line(*np.array(points, np.float64).T)])
     title = "search: mean return of the seeds of each trial"
     figures = {title: Panel(title, "trial", "return", groups, has_points=True, has_lines=False)}
     if importances:
@@ -257,7 +361,11 @@ def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, t
         told = [*told, f"Importance of keys: {source}. With few trials this is only a hint"]
     best = ranked(sound(contenders))[:SHOWN]
     keys = list(best[0].texts)
-    rows = [[str(each.number), f"{each.rank[0]:,}", score(each.rank[1]), *each.texts.values()] for each in best]
+    rows = []
+    for each in best:
+        steps, value = each.rank
+        rows.append([str(each.number), f"{steps:,}", score(value), *each.texts.values()])
     marked = frozenset(place for place, each in enumerate(best) if each.number == chosen)
-    table = TextTable(("trial", "steps", "return", *keys), rows, "The best trials; marked: the chosen one", marked)
+    header = ("trial", "steps", "return", *keys)
+    table = TextTable(header, rows, "The best trials; marked: the chosen one", marked)
     return ReportSection("The search", [f"{text}." for text in told], figures, [table], picture="search.png")

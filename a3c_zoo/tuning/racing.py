@@ -1,15 +1,11 @@
 """The race of a study's trials: all run a few steps, the better ones go on, and nothing is trained twice.
 
-Successive halving without waiting for others (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning",
-arXiv:1810.05934, algorithm 2). A trial that is not promoted now keeps its runs, and may be promoted later.
+Asynchronous successive halving (Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning",
+arXiv:1810.05934) by Optuna's `SuccessiveHalvingPruner`: see `TuningStudy.report`. The loop is our own, because
+Optuna's `Study.optimize` makes a trial fail on Ctrl-C, and never goes on with a trial whose process was killed.
 
-| seeds | what they are for |
-| --- | --- |
-| `TUNING_SEEDS` | the runs of trials |
-| `CHOICE_SEEDS` | the choice among the best trials |
-| `REPORT_SEEDS` | the comparison of the chosen trial with the set of the start and the default one |
-
-No seed is in two rows (Eimer et al. 2023, arXiv:2306.01324), and none is one that users tend to give.
+The runs of trials have `TUNING_SEEDS`. The finale has seeds of its own (Eimer et al. 2023, arXiv:2306.01324),
+see `finale.draw_seeds`. None is one that users tend to give.
 """
 
 from __future__ import annotations
@@ -36,16 +32,14 @@ from a3c_zoo.records import FINISHED
 from a3c_zoo.store.checkpoint_evaluations import evaluations_of
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.run import Run
+from a3c_zoo.tuning.contenders import REDUCTION, Contender, next_rung
 
 if TYPE_CHECKING:  # they need Optuna
-    from a3c_zoo.tuning.contenders import Contender
     from a3c_zoo.tuning.studies import StudySettings, TuningStudy
 
 TUNING_SEEDS: Final = range(1_000_001, 1_001_001)
-CHOICE_SEEDS: Final = range(2_000_001, 2_001_001)
-REPORT_SEEDS: Final = range(3_000_001, 3_001_001)
-#: One trial in `REDUCTION` goes on to the next rung, which has `REDUCTION` times the steps; there are `RUNGS` rungs.
-REDUCTION, RUNGS = 3, 3
+#: The most rungs of a race.
+RUNGS: Final = 3
 #: If this many trials in a row cannot be trained, the search ends: the others could not be trained, either.
 MOST_FAULTS: Final = 3
 #: How long a run of a killed process may take to save its state, in seconds.
@@ -53,8 +47,8 @@ SAVING_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """A trial that is to reach a rung."""
+class Advance:
+    """A trial that is to train up to a rung."""
 
     number: int
     rung: int
@@ -66,7 +60,7 @@ class TuningWatcher(ComparisonWatcher):
     def raced(self, contenders: Sequence[Contender]) -> None:
         """Called when trials have reached a rung, with all trials."""
 
-    def training(self, turn: Turn, seed: int, progress: JobProgress | None) -> None:
+    def training(self, advance: Advance, seed: int, progress: JobProgress | None) -> None:
         """Called when a trial begins to train, and about once a second while it does."""
 
 
@@ -77,7 +71,7 @@ def rungs_of(steps: int, least: int, is_racing: bool) -> list[int]:
 
 
 def method_of(settings: StudySettings, label: str, texts: Mapping[str, str] | None = None) -> Method:
-    """The method of a trial, or of the start. On each rung its schedules fall over the whole budget, as in the end."""
+    """The method of a trial, or of the start. On each rung its schedules fall over the whole budget."""
     overrides = [*settings.overrides, *(f"{key}={text}" for key, text in (texts or {}).items())]
     for name, section in settings.config.items():
         if isinstance(section, dict) and "schedule_steps" in section and section["schedule_steps"] is None:
@@ -90,7 +84,8 @@ def method_of(settings: StudySettings, label: str, texts: Mapping[str, str] | No
 class Race:
     """Trains up to `trials` trials of a study, in one of perhaps several processes.
 
-    After the moment `deadline_s` of `time.monotonic` no trial begins or goes on. Those that train come to their rung.
+    After the moment `deadline_s` of `time.monotonic` no trial begins or goes on. Those that train then come to
+    their rung.
 
     Attributes:
         is_in_time: whether a trial had a score before that moment.
@@ -108,123 +103,122 @@ class Race:
     _faults: int = 0
 
     def run(self) -> None:
-        """Returns when nothing is left to train here. Raises ZooError if several trials in a row cannot be trained."""
+        """Returns when nothing is left to train here. Raises ZooError if `MOST_FAULTS` trials in a row fail."""
         self.watcher.raced(self.study.contenders())
         at_once = max(1, self.engine.slots // self.study.settings.seeds)
         while time.monotonic() < self.deadline_s:
             self.is_in_time = any(each.scores for each in self.study.contenders())
-            with ExitStack() as taken:
+            with ExitStack() as locks:
                 with self.study.lock("next"):
-                    turns = list(itertools.islice(self._next_turns(taken), at_once))
-                if not turns:
+                    advances = list(itertools.islice(self._next_advances(locks), at_once))
+                if not advances:
                     return
-                self._take_turns(turns)
+                self._carry_out(advances)
         contenders = self.study.contenders()
-        self.is_cut = self._missing(contenders) > 0 or bool(self._waiting(contenders))
+        self.is_cut = self._missing(contenders) > 0 or any(each.may_go_on_here for each in contenders)
 
     def _missing(self, contenders: Sequence[Contender]) -> int:
         """How many trials are to be added yet."""
         return max(0, self.trials - sum(each.state != "FAIL" for each in contenders))
 
-    def _waiting(self, contenders: Sequence[Contender]) -> list[Turn]:
-        """The trials that are to be trained and whose runs are here: begun ones, promoted ones."""
-        rungs = self.study.settings.rungs
-        free = {each.number for each in contenders if each.state == "RUNNING" and each.is_here}
-        begun = [Turn(number, rungs[0]) for number in sorted(free) if not contenders[number].scores]
-        promoted = promotions(contenders, rungs, is_last=not self._missing(contenders))
-        return [turn for turn in (*begun, *promoted) if turn.number in free]
-
-    def _next_turns(self, taken: ExitStack) -> Iterator[Turn]:
-        """The trials to train next, which this process then has: begun ones, promoted ones, new ones."""
+    def _next_advances(self, locks: ExitStack) -> Iterator[Advance]:
+        """The next trials: those that may go on, then new ones. This process has them until `locks` closes."""
         contenders = self.study.contenders()
-        for turn in self._waiting(contenders):
-            if lock := self.study.take(turn.number):
-                taken.callback(lock.release)
-                if self.study.contenders()[turn.number] == contenders[turn.number]:  # nobody has trained it meanwhile
-                    yield turn
+        for number in [each.number for each in contenders if each.may_go_on_here]:
+            if self._take(number, locks):
+                contender = self.study.contenders()[number]  # another process may have trained it meanwhile
+                if contender.may_go_on_here:
+                    yield Advance(number, next_rung(contender, self.study.settings.rungs))
         for _ in range(self._missing(contenders)):
             number = self.study.add(self.keys)
-            if lock := self.study.take(number):
-                taken.callback(lock.release)
-                yield Turn(number, self.study.settings.rungs[0])
+            if self._take(number, locks):
+                yield Advance(number, self.study.settings.rungs[0])
 
-    def _take_turns(self, turns: Sequence[Turn]) -> None:
+    def _take(self, number: int, locks: ExitStack) -> bool:
+        """Takes a trial until `locks` closes. Returns False if another process has it."""
+        lock = self.study.take(number)
+        if lock is None:
+            return False
+        locks.callback(lock.release)
+        return True
+
+    def _carry_out(self, advances: Sequence[Advance]) -> None:
         """Trains the seeds of trials up to their rungs, evaluates them, and keeps the scores."""
-        contenders = self.study.contenders()
-        jobs: dict[tuple[Turn, int], TrainingJob] = {}
-        faults: dict[Turn, str] = {}
-        for turn in turns:
+        jobs: dict[Advance, dict[int, TrainingJob]] = {}
+        faults: dict[Advance, str] = {}
+        for advance in advances:
             try:
-                seeds = TUNING_SEEDS[: self.study.settings.seeds]
-                jobs |= {(turn, seed): self._job(contenders[turn.number], turn.rung, seed) for seed in seeds}
+                jobs[advance] = self._jobs(advance)
             except ConfigError as error:  # values that do not go together
-                faults[turn] = first_line(error)
-        work = [functools.partial(self._train, turn, seed, job) for (turn, seed), job in jobs.items()]
-        ends = zip(jobs, side_by_side(self.engine, work), strict=True)
-        faults |= {turn: fault for (turn, _), fault in ends if fault}
-        played = [job.path for (turn, _), job in jobs.items() if turn not in faults]
-        unplayed = self.engine.evaluate(played, self.study.settings.episodes, self.watcher.evaluating, lambda: None)
-        faults |= {turn: unplayed[job.path] for (turn, _), job in jobs.items() if job.path in unplayed}
-        for turn in turns:
-            if turn in faults:
-                self.study.end(turn.number, faults[turn])
-                self.watcher.message(f"trial {turn.number} failed: {faults[turn]}")
+                faults[advance] = first_line(error)
+        faults |= self._train_all(jobs)
+        trained = {advance: by_seed for advance, by_seed in jobs.items() if advance not in faults}
+        faults |= self._evaluate(trained)
+        for advance in advances:
+            if advance in faults:
+                self.study.end(advance.number, faults[advance])
+                self.watcher.message(f"trial {advance.number} failed: {faults[advance]}")
+                self._faults += 1
             else:
-                scores = {seed: _last_return(job.path) for (each, seed), job in jobs.items() if each == turn}
-                self.study.report(turn.number, turn.rung, scores)
-            self._faults = self._faults + 1 if turn in faults else 0
+                returns = {seed: _last_return(job.path) for seed, job in jobs[advance].items()}
+                self.study.report(advance.number, advance.rung, returns)
+                self._faults = 0
         if self._faults >= MOST_FAULTS:
-            raise ZooError(f"{self._faults} trials in a row failed; the last one: {faults[turns[-1]]}")
+            raise ZooError(f"{self._faults} trials in a row failed; the last one: {faults[advances[-1]]}")
         self.watcher.raced(self.study.contenders())
+
+    def _jobs(self, advance: Advance) -> dict[int, TrainingJob]:
+        """Seed → its training up to the rung. Raises ConfigError for values that do not go together."""
+        contender = self.study.contenders()[advance.number]
+        seeds = TUNING_SEEDS[: self.study.settings.seeds]
+        return {seed: self._job(contender, advance.rung, seed) for seed in seeds}
 
     def _job(self, contender: Contender, rung: int, seed: int) -> TrainingJob:
         """The training of one seed up to a rung: a new run, or one that goes on."""
         settings = self.study.settings
+        registry = get_registry()
         method = method_of(settings, f"trial {contender.number}", contender.texts)
-        entry = get_registry().env(settings.env)
-        known = KnownRuns(get_registry(), Path(), reuse=False)
-        planned = plan_run(get_registry(), entry, method, seed, Budget(settings.steps), known)
+        known = KnownRuns(registry, Path(), reuse=False)
+        planned = plan_run(registry, registry.env(settings.env), method, seed, Budget(settings.steps), known)
         stem = f"{self.study.name}-t{contender.number:03d}-s{seed}"
-        own = self.study.run_of(contender.number, seed)
-        name, is_there = _directory(self.study.runs_dir, stem, own)
-        self.study.run_of(contender.number, seed, name)
+        name, is_there = _directory(self.study.runs_dir, stem, self.study.run_of(contender.number, seed))
+        self.study.keep_run(contender.number, seed, name)
         # No checkpoint is needed but the one at the end of each rung.
         overrides = (*planned.command.overrides, "run.checkpoint_every_steps=null")
         command = replace(planned.command, steps=rung, overrides=overrides)
         return TrainingJob(command, planned.config.run.workers, self.study.runs_dir, name, is_there)
 
-    def _train(self, turn: Turn, seed: int, job: TrainingJob, post: Post) -> str | None:
+    def _train_all(self, jobs: Mapping[Advance, Mapping[int, TrainingJob]]) -> dict[Advance, str]:
+        """Trains all jobs. Returns why trials have no figures."""
+        trainings = []
+        for advance, by_seed in jobs.items():
+            trainings += [(advance, seed, job) for seed, job in by_seed.items()]
+        work = [functools.partial(self._train, *training) for training in trainings]
+        ends = side_by_side(self.engine, work)
+        return {advance: fault for (advance, _, _), fault in zip(trainings, ends, strict=True) if fault}
+
+    def _train(self, advance: Advance, seed: int, job: TrainingJob, post: Post) -> str | None:
         """Trains a job, unless it is done. Returns why it has no figures."""
         outcome = Run(job.path).outcome if job.resumes else None
-        if outcome and outcome.reason in FINISHED and outcome.steps >= turn.rung:
+        if outcome and outcome.reason in FINISHED and outcome.steps >= advance.rung:
             return None
 
         def tell(progress: JobProgress | None) -> None:
-            post(lambda: self.watcher.training(turn, seed, progress))
+            post(lambda: self.watcher.training(advance, seed, progress))
 
         tell(None)
         return self.engine.train(job, tell)
 
-
-def promotions(contenders: Sequence[Contender], rungs: Sequence[int], is_last: bool) -> list[Turn]:
-    """The trials that may go on: the best of each rung, a third of those that have not failed, the highest rung first.
-
-    One that ended below the next rung cannot go on, and leaves its place to another.
-
-    is_last: no new trial comes. Then a third is rounded up, so that one reaches the last rung.
-    """
-    found = []
-    for rung, following in reversed(list(itertools.pairwise(rungs))):
-        sound = [each for each in contenders if rung in each.scores and each.state != "FAIL"]
-        quota = (len(sound) + (REDUCTION - 1) * is_last) // REDUCTION
-        able = [each for each in sound if following in each.scores or each.state == "RUNNING"]
-        best = sorted(able, key=lambda each: -each.scores[rung])[:quota]
-        found += [Turn(each.number, following) for each in best if following not in each.scores]
-    return found
+    def _evaluate(self, jobs: Mapping[Advance, Mapping[int, TrainingJob]]) -> dict[Advance, str]:
+        """Evaluates all jobs. Returns why trials have no figures."""
+        advances = {job.path: advance for advance, by_seed in jobs.items() for job in by_seed.values()}
+        episodes = self.study.settings.episodes
+        faults = self.engine.evaluate([*advances], episodes, self.watcher.evaluating, lambda: None)
+        return {advances[path]: fault for path, fault in faults.items()}
 
 
 def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
-    """The name of a run's directory, and whether there is a run to go on with. One without a checkpoint cannot.
+    """The name of a run's directory, and whether a run with a checkpoint is there to go on with.
 
     own: the directory that the trial has had. All others are of another study, and are left as they are.
     """
@@ -235,7 +229,7 @@ def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
         if each != own:
             continue
         end_s = time.monotonic() + SAVING_S
-        while run.is_running() and time.monotonic() < end_s:  # of a process that was killed; it saves its state
+        while run.is_running() and time.monotonic() < end_s:  # its process was killed, and it saves its state
             time.sleep(0.1)
         with suppress(RunDirectoryError):
             if run.meta and checkpoint_steps(run):
@@ -245,4 +239,5 @@ def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
 
 def _last_return(run: Path) -> float:
     """The mean return of the evaluation of a run's last checkpoint, sampled actions."""
-    return [each for each in evaluations_of(run) if not each.evaluation.deterministic][-1].evaluation.mean_return
+    sampled = [each.evaluation for each in evaluations_of(run) if not each.evaluation.deterministic]
+    return sampled[-1].mean_return

@@ -1,4 +1,4 @@
-"""Optuna's storages: opened, locked so that a killed process holds nobody up, and their errors in one line."""
+"""Optuna's storages: opened, with a lock of our own for journals, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ class Lock(filelock.FileLock):
 
 
 class _JournalLock(BaseJournalFileLock):
-    """A lock that the kernel takes from a process that ends. Optuna's own one would keep others waiting."""
+    """A lock that the kernel takes from a process that ends.
+
+    Optuna's `JournalFileOpenLock` and `JournalFileSymlinkLock` make others wait 30 s for a process that was killed.
+    And Optuna appends to half a record, so that nobody can open the journal again.
+    """
 
     def __init__(self, path: Path, follow: bool) -> None:
         self._path = path
@@ -68,7 +72,7 @@ class _JournalLock(BaseJournalFileLock):
 
 
 def _refuse_others(path: Path, follow: bool) -> None:
-    """Raises ValueError for a file that is no journal: `_JournalLock` would cut off its last line, or all of it."""
+    """Raises ValueError for a file that is no journal: `_JournalLock` would cut off its last line."""
     with open_file(path, follow=follow) as file:
         head = file.read(len(HEAD))
     if head != HEAD[: len(head)]:
@@ -81,13 +85,24 @@ def storage_errors(where: str) -> Iterator[None]:
     try:
         yield
     except filelock.Timeout:
-        raise ZooError(f"{where} is locked: another process has held it for {PATIENCE_S:g} s; stop that one") from None
+        text = f"{where} is locked: another process has held it for {PATIENCE_S:g} s; stop that one"
+        raise ZooError(text) from None
     except OSError as error:
-        raise ZooError(printable(f"{where} cannot be used: {error.strerror or error}: {error.filename}")) from error
+        text = f"{where} cannot be used: {error.strerror or error}: {error.filename}"
+        raise ZooError(printable(text)) from error
     except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
         cause = error.__cause__ or error
         text = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
         raise ZooError(printable(f"{where} cannot be used: {text}")) from error
+
+
+@contextmanager
+def damage_errors(where: str) -> Iterator[None]:
+    """Turns what reading a damaged storage raises into one line: Optuna checks little of what it reads."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError) as error:
+        raise ZooError(f"--storage {where} is no journal of Optuna, or damaged; name another") from error
 
 
 def place_of(storage: str | None, name: str) -> str:
@@ -115,33 +130,43 @@ def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
     """Notes that a storage has a study of this name."""
     path = STUDIES_DIR / name / ELSEWHERE
     place = place_of(storage, name)
-    if (known := elsewhere(name)).get(place) != about:
+    known = elsewhere(name)
+    if known.get(place) != about:
+        content = json.dumps({**known, place: about}, indent=2)
         with disk_errors(path, "write", "--study NAME"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, json.dumps({**known, place: about}, indent=2).encode())
+            replace_file(path, content.encode())
 
 
 def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
-    """Opens a journal (a path; by default that of the study) or a database (a URL). is_new: makes what is not there."""
+    """Opens a journal (a path; by default that of the study) or a database (a URL).
+
+    is_new: whether to make what is not there.
+    """
     where = place_of(storage, name)
-    if where.startswith("redis"):
-        raise ZooError(f"--storage {where}: Optuna keeps pickles in Redis, which are not read; name another")
     try:
-        with storage_errors(f"--storage {where}"):
+        with storage_errors(f"--storage {where}"), damage_errors(where):
             if storage is not None and "://" in storage:
-                url = make_url(storage)
-                if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-                    raise ZooError(f"--storage {where} keeps nothing: name a file, such as sqlite:///tuning.db")
-                return optuna.storages.get_storage(RDBStorage(storage))
-            path, follow = Path(where), storage is not None  # a link that the user names is theirs
-            if not is_new and not os.path.exists(path):
+                return _open_database(storage, where)
+            if not is_new and not os.path.exists(where):
                 raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
-            with disk_errors(path, "write", "--storage FILE"):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                open_file(path, "ab", follow=follow).close()
-                _refuse_others(path, follow)
-                return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path, follow)))
+            return _open_journal(Path(where), follow=storage is not None)  # a link that the user names is theirs
     except ImportError as error:
         raise ZooError(f"--storage {where} needs a driver: {error}") from error
-    except (ValueError, LookupError, TypeError, AssertionError) as error:
-        raise ZooError(f"--storage {where} is no journal of Optuna, or damaged; name another") from error
+
+
+def _open_database(url: str, where: str) -> BaseStorage:
+    if where.startswith("redis"):
+        raise ZooError(f"--storage {where}: Optuna keeps pickles in Redis, which are not read; name another")
+    parts = make_url(url)
+    if parts.get_backend_name() == "sqlite" and parts.database in (None, "", ":memory:"):
+        raise ZooError(f"--storage {where} keeps nothing: name a file, such as sqlite:///tuning.db")
+    return optuna.storages.get_storage(RDBStorage(url))
+
+
+def _open_journal(path: Path, follow: bool) -> BaseStorage:
+    with disk_errors(path, "write", "--storage FILE"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        open_file(path, "ab", follow=follow).close()
+        _refuse_others(path, follow)
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path, follow)))

@@ -1,6 +1,9 @@
 """Studies: what a tuning keeps in Optuna's storage, and which process works on which trial.
 
-A trial is added with all of its values at once, and its score on a rung is one record: a kill leaves nothing half done.
+Optuna's sampler proposes the values of a trial, Optuna's pruner says whether it goes on, and Optuna's storage
+keeps it. Two things are our own. A trial is added as one record, see `TuningStudy.add`. A process takes a trial by
+a lock that the kernel frees: Optuna finds the trials of killed processes only in databases, only after a time
+without a sign of life, and makes them fail.
 """
 
 from __future__ import annotations
@@ -8,30 +11,35 @@ from __future__ import annotations
 import math
 import os
 import platform
-import time
+import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from statistics import fmean
+from typing import Annotated, Any, Final
 
 import filelock
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.pruners import BasePruner, SuccessiveHalvingPruner
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
 
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.config.yaml import display
 from a3c_zoo.engines.shared_folder import TURNS_DIR
 from a3c_zoo.errors import ZooError, unknown_name
+from a3c_zoo.files import valid_name
 from a3c_zoo.store.directory import disk_errors
-from a3c_zoo.tuning.contenders import Contender, sound
+from a3c_zoo.tuning.contenders import REDUCTION, Contender, sound
 from a3c_zoo.tuning.storages import (
     ELSEWHERE,
     JOURNAL,
     PATIENCE_S,
     STUDIES_DIR,
     Lock,
+    damage_errors,
     elsewhere,
     keep_elsewhere,
     open_storage,
@@ -39,8 +47,8 @@ from a3c_zoo.tuning.storages import (
     storage_errors,
 )
 
-#: Attribute of a study: how it was made (`StudySettings`).
-SETTINGS: Final = "a3c-zoo settings"
+#: Attribute of a study: how it was made (`StudySettings`). The number is that of what a study keeps.
+SETTINGS: Final = "a3c-zoo settings 2"
 #: Attribute of a study: the latest values of the options that may change.
 OPTIONS: Final = "a3c-zoo options"
 #: Attribute of a study: how its search ended, see `has_searched`.
@@ -51,8 +59,10 @@ RESULT: Final = "a3c-zoo result"
 PLACE: Final = "place"
 #: Attribute of a trial: seed → name of the run's directory.
 RUNS: Final = "runs"
-#: Attribute of a trial: the mark by which the process that adds it finds its number.
-MARK: Final = "mark"
+#: What makes a score differ from equal ones is less than this, see `TuningStudy.report`.
+TIE_BREAK: Final = 1e-9
+#: A score without that part is the kept one with so many digits.
+DIGITS: Final = 8
 #: Option → class of Optuna. The number of trials is its seed: the same scores give the same proposal.
 SAMPLERS: Final = {"tpe": "TPESampler", "random": "RandomSampler", "gp": "GPSampler"}
 #: Fewer scores than this say nothing about the importance of keys.
@@ -67,7 +77,10 @@ class StudySettings:
 
     Attributes:
         rungs: the agent steps at which a trial is judged, rising; the last is `steps`.
-        config: the values with which the search begins. space: "section.key" → kind → values.
+        seeds: the number of runs of each trial.
+        episodes: the number of episodes in each evaluation.
+        config: the values with which the search begins.
+        space: "section.key" → kind → values.
     """
 
     env: str
@@ -75,7 +88,7 @@ class StudySettings:
     hyperparams: str | None
     overrides: list[str]
     steps: int
-    rungs: list[int]
+    rungs: Annotated[list[PositiveInt], Field(min_length=1)]
     seeds: int
     episodes: int
     sampler: str
@@ -99,20 +112,23 @@ class TuningStudy:
         self.where = place_of(storage, name)
         self.runs_dir = runs_dir
         self._place = f"{platform.node()}:{runs_dir.resolve()}"
-        with storage_errors(f"--storage {self.where}"):
-            opened = open_storage(storage, name, is_new=settings is not None)
-            names = optuna.get_all_study_names(opened)
+        with storage_errors(f"--storage {self.where}"), damage_errors(self.where):
+            self._storage = open_storage(storage, name, is_new=settings is not None)
+            names = optuna.get_all_study_names(self._storage)
             if name not in names and settings is None:
                 raise unknown_name("study", name, names, listing="a3c-zoo list studies")
             self._study = optuna.create_study(
-                storage=opened, study_name=name, direction="maximize", load_if_exists=True
+                storage=self._storage, study_name=name, direction="maximize", load_if_exists=True
             )
             if settings is not None and not self._trials():
-                self._study.set_user_attr(SETTINGS, asdict(settings))
+                self.keep(SETTINGS, asdict(settings))
             try:
-                self.settings = StudySettings(**self.attribute(SETTINGS))
-            except TypeError:
-                raise ZooError(f"study '{name}' ({self.where}) is not one of a3c-zoo tune; name another") from None
+                self.settings = TypeAdapter(StudySettings).validate_python(self.attribute(SETTINGS))
+            except ValidationError:
+                text = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of an older version"
+                raise ZooError(f"{text}; name another") from None
+            self._study.pruner = _pruner(self.settings.rungs)
+            self.contenders()  # raises what a damaged trial does
         if settings is not None:
             self._refuse_others(settings)
             if storage is not None and Path(self.where).resolve() != Path(place_of(None, name)).resolve():
@@ -131,13 +147,16 @@ class TuningStudy:
     def refuse_made_anew(self) -> None:
         """Raises ZooError if another process has made this study anew, while this one asked its user."""
         if self.attribute(SETTINGS) != asdict(self.settings):
-            raise ZooError(f"study '{self.name}' ({self.where}) has other settings now; name a new one: --study NAME")
+            text = f"study '{self.name}' ({self.where}) has other settings now"
+            raise ZooError(f"{text}; name a new one: --study NAME")
 
-    def attribute(self, key: str, value: Any = None) -> Any:
-        """What the study keeps under a name such as `RESULT`, None before. value: plain data to keep from now on."""
-        if value is not None:
-            self._study.set_user_attr(key, value)
+    def attribute(self, key: str) -> Any:
+        """What the study keeps under a name such as `RESULT`; None before."""
         return self._study.user_attrs.get(key)
+
+    def keep(self, key: str, value: Any) -> None:
+        """Keeps plain data under a name such as `RESULT`."""
+        self._study.set_user_attr(key, value)
 
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
@@ -148,11 +167,12 @@ class TuningStudy:
 
     def _contender(self, trial: FrozenTrial) -> Contender:
         texts = {key: _text(key, value, trial.distributions[key]) for key, value in trial.params.items()}
+        scores = {int(rung): round(float(value), DIGITS) for rung, value in trial.intermediate_values.items()}
         is_here = trial.user_attrs.get(PLACE) == self._place
-        return Contender(trial.number, texts, trial.intermediate_values, trial.state.name, is_here)
+        return Contender(trial.number, texts, scores, trial.state.name, is_here)
 
     def open_elsewhere(self) -> dict[str, list[int]]:
-        """Machine and folder of runs, other than those here → the numbers of their trials that have not ended."""
+        """The trials of other machines or folders of runs that have not ended: place → numbers."""
         found: dict[str, list[int]] = {}
         for trial in self._trials():
             if trial.state is TrialState.RUNNING and trial.user_attrs.get(PLACE) != self._place:
@@ -160,7 +180,7 @@ class TuningStudy:
         return found
 
     def lock(self, what: str) -> filelock.BaseFileLock:
-        """A lock among the processes that train into this folder of runs. The kernel frees it when its holder ends."""
+        """A lock among processes with this folder of runs. The kernel frees it when its holder ends."""
         folder = self.runs_dir / TURNS_DIR
         with disk_errors(folder, "make"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -176,40 +196,54 @@ class TuningStudy:
     def add(self, keys: Sequence[SearchedKey]) -> int:
         """Adds a trial with the values that the sampler proposes, and returns its number.
 
-        The sampler learns from trials that may go on, too: it sees them as if they had ended on their rung. Optuna's
-        `gp` learns from trials alone that have ended: it sees all of them as if the first rung were the last one.
+        It is one record. `Study.ask` makes a record for the trial and one for each value: a kill between them
+        would leave a trial without some values, and without a place. So a copy of the study is asked.
         """
-        known = self._trials()
+        trials = self._trials()
         distributions = {each.key: _distribution(each) for each in keys}
-        sampler = getattr(optuna.samplers, SAMPLERS[self.settings.sampler])(seed=len(known))
-        seen = optuna.create_study(direction="maximize", sampler=sampler)
-        for trial in known:
-            if scores := trial.intermediate_values:
-                is_gp = self.settings.sampler == "gp"
-                first = scores.get(self.settings.rungs[0])
-                pruned = {"state": TrialState.PRUNED, "intermediate_values": scores}
-                seen.add_trial(_copy(trial, **({"value": first} if is_gp else pruned)))
-        params = seen.ask(distributions).params
-        mark = f"{platform.node()}-{time.time_ns()}"
-        about: dict[str, Any] = {"distributions": distributions, "user_attrs": {PLACE: self._place, MARK: mark}}
-        self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, **about))
-        return next(each.number for each in self._trials() if each.user_attrs.get(MARK) == mark)
+        sampler = getattr(optuna.samplers, SAMPLERS[self.settings.sampler])(seed=len(trials))
+        copy = optuna.create_study(direction="maximize", sampler=sampler)
+        copy.add_trials(trials)
+        params = copy.ask(distributions).params
+        trial = create_trial(
+            state=TrialState.RUNNING,
+            params=params,
+            distributions=distributions,
+            user_attrs={PLACE: self._place},
+        )
+        trial_id = self._storage.create_new_trial(self._study._study_id, template_trial=trial)
+        return self._storage.get_trial(trial_id).number
 
-    def run_of(self, number: int, seed: int, name: str | None = None) -> str | None:
-        """The directory of a trial's run, None before it has one. name: to keep from now on, before the run begins."""
-        kept: dict[str, str] = self._trials()[number].user_attrs.get(RUNS, {})
-        if name is not None and name != kept.get(str(seed)):
-            self._open(number).set_user_attr(RUNS, kept := {**kept, str(seed): name})
-        return kept.get(str(seed))
+    def run_of(self, number: int, seed: int) -> str | None:
+        """The directory of a trial's run; None before it has one."""
+        name = self._trials()[number].user_attrs.get(RUNS, {}).get(str(seed))
+        if name is None:
+            return None
+        return valid_name(str(name), f"--storage {self.where}: the run of trial {number}")
+
+    def keep_run(self, number: int, seed: int, name: str) -> None:
+        """Keeps the directory of a trial's run, before the run begins."""
+        runs = self._trials()[number].user_attrs.get(RUNS, {})
+        if runs.get(str(seed)) != name:
+            self._open(number).set_user_attr(RUNS, {**runs, str(seed): name})
 
     def report(self, number: int, rung: int, by_seed: Mapping[int, float]) -> None:
-        """Keeps what the seeds of a trial reached on a rung. On the last one the trial ends."""
+        """Keeps what the seeds of a trial reached on a rung. Ends it on the last rung, and if Optuna prunes it.
+
+        Optuna's pruner lets all trials go on that tie with one that may, and in a hard environment all have the
+        same return. So the kept score has a tiny part more, which is drawn from the trial's number. If this process
+        is killed before it has asked the pruner, the trial goes on.
+        """
         trial = self._open(number)
-        mean = sum(by_seed.values()) / len(by_seed)
+        mean = fmean(by_seed.values())
         trial.set_user_attr(f"returns after {rung}", {str(seed): value for seed, value in by_seed.items()})
-        trial.report(mean, rung)
+        is_kept = rung in self._trials()[number].intermediate_values  # a process was killed before it ended the trial
+        if not is_kept:
+            trial.report(mean + TIE_BREAK * random.Random(number).random(), rung)
         if rung == self.settings.steps:
             self._study.tell(number, mean)
+        elif trial.should_prune():
+            self._study.tell(number, state=TrialState.PRUNED)
 
     def end(self, number: int, fault: str = "") -> None:
         """Ends a trial that did not get to the last rung; fault: why it could not be trained."""
@@ -222,21 +256,30 @@ class TuningStudy:
     def importances(self) -> dict[str, float]:
         """How much each key mattered on the first rung, which all trials reach; shares of 1.
 
-        Empty for few scores, and if the best quarter is all trials, because its worst one is as good as the last.
+        Optuna looks only at trials that were trained to the end, and takes their last value. So it gets a copy of
+        the study in which each trial ended on the first rung. Empty for few scores, and if the best quarter is all
+        trials, because its worst one is as good as the last.
         """
         rung = self.settings.rungs[0]
-        first = optuna.create_study(direction="maximize")
-        scored = [trial for trial in self._trials() if rung in trial.intermediate_values]
-        values = sorted(trial.intermediate_values[rung] for trial in scored)
+        scores = {each.number: each.scores[rung] for each in self.contenders() if rung in each.scores}
+        values = sorted(scores.values())
         if len(values) < MIN_SCORES or values[-math.ceil(BEST_PART * len(values))] == values[0]:
             return {}
-        first.add_trials([_copy(trial, value=trial.intermediate_values[rung]) for trial in scored])
+        copy = optuna.create_study(direction="maximize")
+        for trial in self._trials():
+            if trial.number in scores:
+                scored = create_trial(
+                    params=trial.params, distributions=trial.distributions, value=scores[trial.number]
+                )
+                copy.add_trial(scored)
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BEST_PART)
-        return optuna.importance.get_param_importances(first, evaluator=evaluator)
+        return optuna.importance.get_param_importances(copy, evaluator=evaluator)
 
 
-def _copy(trial: FrozenTrial, **values: Any) -> FrozenTrial:
-    return create_trial(params=trial.params, distributions=trial.distributions, **values)
+def _pruner(rungs: Sequence[int]) -> BasePruner:
+    """The best third of the trials on a rung goes on, rounded down; of the first two, the better one."""
+    least = max(1, rungs[-1] // REDUCTION ** (len(rungs) - 1))
+    return SuccessiveHalvingPruner(min_resource=least, reduction_factor=REDUCTION)
 
 
 def _distribution(key: SearchedKey) -> BaseDistribution:
@@ -256,7 +299,7 @@ def _text(key: str, value: Any, distribution: BaseDistribution) -> str:
 
 
 def list_studies() -> list[dict[str, Any]]:
-    """A row for each study that this folder knows; one that is damaged has its fault. No database is asked."""
+    """A row for each study that this folder knows. A damaged one has its fault. No database is asked."""
     rows = []
     for folder in sorted(path for path in STUDIES_DIR.glob("*") if path.is_dir()):
         if os.path.lexists(folder / JOURNAL):

@@ -23,9 +23,17 @@ from a3c_zoo.files import refuse_place
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
 from a3c_zoo.runs.signals import stop_on_signals
-from a3c_zoo.tuning.contenders import Contender
-from a3c_zoo.tuning.finale import CHOICE_RUNS, FINALISTS, default_of, plan_of, play_finale
-from a3c_zoo.tuning.racing import REDUCTION, TUNING_SEEDS, Race, TuningWatcher, method_of, rungs_of
+from a3c_zoo.tuning.contenders import REDUCTION, Contender
+from a3c_zoo.tuning.finale import (
+    CHOICE_RUNS,
+    FINALISTS,
+    FinaleSeeds,
+    default_of,
+    draw_seeds,
+    plan_of,
+    play_finale,
+)
+from a3c_zoo.tuning.racing import TUNING_SEEDS, Race, TuningWatcher, method_of, rungs_of
 from a3c_zoo.tuning.storages import storage_errors
 from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
 
@@ -48,9 +56,19 @@ def make_settings(
     config = plan_run(registry, entry, begin, TUNING_SEEDS[0], Budget(steps), known).config
     least = config.run.workers * config.env.num_envs * config.agent.rollout_steps
     rungs = rungs_of(steps, least, is_racing=others.pop("pruner") == "halving")
-    space = {each.key: {each.kind: list(each.values)} for each in keys}
-    given = env, agent_entry.name, hyperparams, list(overrides), steps, rungs
-    return StudySettings(*given, **others, config=config.to_dict(), space=space)
+    if others["sampler"] == "gp" and len(rungs) > 1:
+        raise ZooError("--sampler gp learns only from trials that were trained to the end; add --pruner none")
+    return StudySettings(
+        env=env,
+        agent=agent_entry.name,
+        hyperparams=hyperparams,
+        overrides=list(overrides),
+        steps=steps,
+        rungs=rungs,
+        **others,
+        config=config.to_dict(),
+        space={each.key: {each.kind: list(each.values)} for each in keys},
+    )
 
 
 def rehearse_study(
@@ -62,7 +80,7 @@ def rehearse_study(
     final_seeds: int,
     out: Path | None,
 ) -> bool:
-    """Tries the set of the start and the default one, and tells how long what is left will take. See `rehearse`.
+    """Tries the set of the start and the default one, and tells how long the rest will take. See `rehearse`.
 
     Arguments: see `tune`. Returns whether trials must be trained; if not, nothing is tried.
     """
@@ -90,8 +108,11 @@ def rehearse_study(
         finale = min(FINALISTS, trials) * CHOICE_RUNS + (1 + len(runs)) * final_seeds
         finale_s = finale * _run_s(settings.steps, rehearsal, settings.episodes, CHECKPOINTS) / engine.slots
         whole = rough_duration(min(search_s, timeout_s or math.inf) + finale_s)
-        left = "what is left of the trials" if any(each.scores for each in contenders) else "all trials"
-        tell(f"{left}, the choice and the comparison, with evaluations: about {whole}, {if_episodes_last([rehearsal])}")
+        left = "all trials"
+        if any(each.scores for each in contenders):
+            left = "what is left of the trials"
+        condition = if_episodes_last([rehearsal])
+        tell(f"{left}, the choice and the comparison, with evaluations: about {whole}, {condition}")
     return True
 
 
@@ -117,8 +138,10 @@ def tune(
     """Lets trials race, chooses the best one on fresh seeds, compares it with the start, and writes its set.
 
     Args:
-        trials: how many trials the study has in the end. timeout_s: after this time no trial begins or goes on.
-        final_seeds: number of seeds in the last comparison. out: the file of the set.
+        trials: how many trials the study has in the end.
+        timeout_s: after this time no trial begins or goes on.
+        final_seeds: number of seeds in the last comparison.
+        out: the file of the set.
 
     Returns:
         How the study ended, perhaps before; None if other processes still train trials of it.
@@ -129,7 +152,7 @@ def tune(
             return ended
         _refuse_out(out)
         study.refuse_made_anew()
-        study.attribute(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
+        study.keep(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
         searched = _searched(study)
         if not has_searched(searched, trials, timeout_s):
             began_s = time.monotonic()
@@ -144,11 +167,24 @@ def tune(
                 race.run()
             if not _has_ended(study, race, timeout_s, time.monotonic() - began_s):
                 return None
+            searched = _keep_search(study, trials, timeout_s, race.is_cut)
+        seeds = FinaleSeeds.of(searched["first_seed"], final_seeds)
+        ended = play_finale(study, seeds, out, timeout_s, watcher, engine)
+        ended |= searched | {"final_seeds": final_seeds}
+        study.keep(RESULT, ended)
+        return ended
+
+
+def _keep_search(study: TuningStudy, trials: int, timeout_s: float | None, is_cut: bool) -> dict[str, Any]:
+    """Keeps how the search has ended, and the seeds of its finale, unless another process has done so."""
+    with study.lock("next"):
+        searched = _searched(study)
+        if not has_searched(searched, trials, timeout_s):
             count = sum(each.state != "FAIL" for each in study.contenders())
-            searched = {"trials": count, "wanted": trials, "timeout": timeout_s if race.is_cut else None}
-            study.attribute(SEARCHED, searched)
-        ended = play_finale(study, final_seeds, out, timeout_s, watcher, engine)
-        return study.attribute(RESULT, ended | searched | {"final_seeds": final_seeds})  # type: ignore[no-any-return]
+            searched = {"trials": count, "wanted": trials, "timeout": timeout_s if is_cut else None}
+            searched["first_seed"] = draw_seeds()
+            study.keep(SEARCHED, searched)
+    return searched
 
 
 def _refuse_out(out: Path | None) -> None:
@@ -168,12 +204,16 @@ def _searched(study: TuningStudy) -> dict[str, Any]:
 def jobs_left(rungs: Sequence[int], contenders: Sequence[Contender], trials: int, seeds: int) -> dict[int, int]:
     """Agent steps → how many trainings have so many steps, in what a race has still to train.
 
-    A trial that goes on to a rung trains the steps that it lacks. trials, seeds: of the whole race, and of each trial.
+    A trial that goes on to a rung trains the steps that it lacks.
+
+    Args:
+        trials: of the whole race.
+        seeds: of each trial.
     """
     jobs = Counter[int]()
     before = 0
     for number, rung in enumerate(rungs):
-        wanted = -(-trials // REDUCTION**number)
+        wanted = math.ceil(trials / REDUCTION**number)
         done = sum(rung in each.scores and each.state != "FAIL" for each in contenders)
         jobs[rung - before] += max(0, wanted - done) * seeds
         before = rung
@@ -184,8 +224,8 @@ def has_searched(kept: Mapping[str, Any], trials: int, timeout_s: float | None) 
     """Whether a search has had this number of trials, or this time for them.
 
     Args:
-        kept: what the study keeps about its end: "trials", how many there are; and if the time was over, "timeout", the
-            time, and "wanted", how many trials were to be made.
+        kept: what the study keeps about its end. "trials" is how many there are. If the time was over, "timeout" is
+            the time, and "wanted" is how many trials were to be made.
     """
     if trials <= kept["trials"]:
         return True
@@ -194,19 +234,21 @@ def has_searched(kept: Mapping[str, Any], trials: int, timeout_s: float | None) 
 
 
 def _has_ended(study: TuningStudy, race: Race, timeout_s: float | None, took_s: float) -> bool:
-    """Ends the trials of this folder of runs that are not on the last rung. Returns whether all trials have ended.
+    """Ends the trials of this folder of runs that the time has cut short. Returns whether all trials have ended.
 
     Raises ZooError if the time was too short for one trial. took_s: how long the race took.
     """
     contenders = study.contenders()
-    racing = [each for each in contenders if each.state == "RUNNING"]
-    here = {each.number: study.take(each.number) for each in racing if each.is_here}
-    if None in here.values():
+    open_here = [each.number for each in contenders if each.may_go_on_here]
+    locks = [study.take(number) for number in open_here]
+    if None in locks:
         return False  # another process trains one of them, and will come here later
     if timeout_s is not None and not race.is_in_time:
-        took = f", which took {took_s:,.1f} s" * any(each.scores for each in contenders)
+        took = ""
+        if any(each.scores for each in contenders):
+            took = f", which took {took_s:,.1f} s"
         text = f"--timeout {timeout_s:.10g}s: too short for one trial{took}"
         raise ZooError(f"{text}; what was trained is kept, and the same command with more time goes on")
-    for number in here:
+    for number in open_here:
         study.end(number)
-    return len(here) == len(racing)
+    return not study.open_elsewhere()

@@ -13,7 +13,7 @@ from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
 from a3c_zoo.records import score
 from a3c_zoo.tuning.contenders import ranked, sound
-from a3c_zoo.tuning.racing import TuningWatcher, Turn
+from a3c_zoo.tuning.racing import Advance, TuningWatcher
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,10 +44,10 @@ class TuningView(ComparisonView, TuningWatcher):
                 self._display.say(f"trial {each.number}, {figures}, {_values(each)}")
         self._show("", at_once=self._display.is_live)
 
-    def training(self, turn: Turn, seed: int, progress: JobProgress | None) -> None:
-        self._now = f"trial {turn.number} to {turn.rung:,} steps, seed {seed}"
+    def training(self, advance: Advance, seed: int, progress: JobProgress | None) -> None:
+        self._now = f"trial {advance.number} to {advance.rung:,} steps, seed {seed}"
         if progress is not None:
-            self._now += f": {min(progress.steps / turn.rung, 1.0):.0%}, return {score(progress.mean_return)}"
+            self._now += f": {min(progress.steps / advance.rung, 1.0):.0%}, return {score(progress.mean_return)}"
         self._show("")
 
     def planned(self, plan: Plan) -> None:
