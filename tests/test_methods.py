@@ -159,7 +159,7 @@ def test_a_method_lets_no_stranger_name_a_module(runs: Path, tmp_path: Path, mon
         ))  # fmt: skip
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ZooError, match="'evil' would be imported|names a module"):
+    with pytest.raises(ZooError, match="would import 'evil', and the run that names it is not your own"):
         a3c_zoo.compare(sources=strange, methods="a3c", out=tmp_path / "out")
 
 
