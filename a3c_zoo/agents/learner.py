@@ -13,7 +13,7 @@ from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.worker import Applier, Member, RolloutWorker
 from a3c_zoo.errors import PluginError
 from a3c_zoo.hardware import giga
-from a3c_zoo.learning.memory import check_fits
+from a3c_zoo.learning.memory_check import check_fits
 from a3c_zoo.learning.windows import Windows
 from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring, ring_memory
 from a3c_zoo.records import Report

@@ -56,7 +56,7 @@ def _agent(
     return AgentEntry(
         name,
         run=f"a3c_zoo.agents.{module}:run_{module}",
-        load="a3c_zoo.agents.training:load",
+        load="a3c_zoo.agents.with_workers:load",
         config=f"a3c_zoo.agents.configs:{config}",
         spaces=SPACES,
         one_environment=one_environment,
