@@ -39,8 +39,7 @@ class HandoverWorker(RolloutWorker):
         self._hand_over = hand_over
         self._ring = Ring(context.exchange)
         self._works_in_turn = not context.exchange["filled"].is_shared()
-        limit = self.objective().largest_reward
-        self.windows = Windows(self.collector.rollout, agent.reward_steps, agent.gamma, limit)
+        self.windows = Windows(self.collector.rollout, agent.reward_steps, self.objective())
         if state and "windows" in state:
             with loading():
                 self.windows.load_state_dict(state["windows"])
@@ -49,7 +48,7 @@ class HandoverWorker(RolloutWorker):
         """Collects one rollout, and hands over the windows that it completes."""
         self.pull()
         self.windows.push(self.collect())
-        self.windows.reward_scale = self.objective().reward_scale
+        self.windows.objective = self.objective()
         if self.windows.valid.any():
             self._hand_over(self)
 
