@@ -29,7 +29,7 @@ from a3c_zoo.errors import first_line
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 
-def _run_option(key: str) -> Callable[[click.Command], click.Command]:
+def _run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option for a key of the section `run`."""
     option = TRAIN_OPTIONS[key]
     return click.option(option.name, key, type=_type_of(key), metavar=option.metavar, help=option.help)
