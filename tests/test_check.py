@@ -30,7 +30,7 @@ from a3c_zoo.testing.findings import Finding, Findings
 from a3c_zoo.testing.network_checks import examine_network
 from a3c_zoo.testing.optimizer_checks import examine_optimizer
 from a3c_zoo.testing.plugin_checks import examine_plugin
-from a3c_zoo.testing.subject import Subject
+from a3c_zoo.testing.tested_environment import Subject
 from tests.toys_runs import environ
 from tests.waits import LIMIT_S
 

@@ -511,9 +511,9 @@ def test_a_new_statistic_is_one_function_and_one_line(monkeypatch: pytest.Monkey
     results = to_json(found)
     assert results["environments"]["cartpole"]["methods"]["a3c"]["final_return"]["best_run"]["value"] == 402
     assert results["overall"]["methods"]["a3c"]["best_run"]["value"] == pytest.approx((12 + 20.7) / (14.6 + 20.7))
-    page = markdown(page_of(found))
-    assert page.count("| mean | best run |") == 2  # a table for each environment
-    assert page.count("| median of means | best run |") == 1
+    heads = [line for line in markdown(page_of(found)).splitlines() if "| best run |" in line]
+    assert len(heads) == 3  # a table for each environment, and one for both
+    assert ["median of means" in head for head in heads].count(True) == 1
 
 
 def test_few_runs_have_times_without_intervals() -> None:

@@ -20,7 +20,7 @@ from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import load_object
 
 ACTIONS = 6
-NAMES = [entry.name for entry in builtins.zoo_networks() if entry.config.endswith(":ImageConfig")]
+NAMES = [entry.name for entry in builtins.zoo_networks() if entry.config.endswith("ImageConfig")]
 
 # Four frames of 84×84 (42×42 for conv42). A convolution has filters·channels·kernel² weights and a bias per filter:
 #   a3c-ff   84 → 20 → 9:          16·4·8² + 16 = 4,112;  32·16·4² + 32 = 8,224

@@ -14,7 +14,7 @@ from a3c_zoo.agents import a3c_data, a3c_grad
 from a3c_zoo.agents.configs import A3CDataConfig, A3CGradConfig, HandoverConfig
 from a3c_zoo.agents.context import WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker
-from a3c_zoo.agents.training import build
+from a3c_zoo.agents.with_workers import build
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.errors import ConfigError, PluginError
 from a3c_zoo.learning.counters import Counters

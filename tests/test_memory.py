@@ -13,7 +13,7 @@ import a3c_zoo
 from a3c_zoo import hardware
 from a3c_zoo.agents.learner import make_ring
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.memory import IMAGE_ENVIRONMENT_BYTES, check_memory
+from a3c_zoo.learning.memory_check import IMAGE_ENVIRONMENT_BYTES, check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from tests.toys_runs import command_line
 

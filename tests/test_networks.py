@@ -21,8 +21,8 @@ from a3c_zoo.learning.actions import Categorical, action_distribution
 from a3c_zoo.learning.mlp import MLP, build_mlp
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, one_torch_thread, saved_model
 from a3c_zoo.learning.network_configs import CoreConfig, MLPConfig
+from a3c_zoo.learning.network_outputs import check_outputs
 from a3c_zoo.learning.networks import ActorCritic, Split, WithDeviations
-from a3c_zoo.learning.outputs import check_outputs
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import with_core
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec

@@ -89,3 +89,18 @@ def test_a_guess_has_as_many_runs_at_once_as_the_engine() -> None:
     assert replace(planned, runs=()).guess_s(4) == 0
     assert estimate(planned, {}, 4) == "6 runs, about 15 min of training"
     assert estimate(planned, {}) == "6 runs, about 1 h of training"
+
+
+@pytest.mark.parametrize(
+    ("budget", "left"), [(Budget(steps=5000), "steps"), (Budget(time_limit_s=30.0), "time_limit_s")]
+)
+def test_a_run_ends_with_its_budget_and_nothing_plays_beside_it(budget: Budget, left: str, tmp_path: Path) -> None:
+    beside = {"evaluation_every_s": 5, "evaluation_every_steps": 500, "film_every": 2}
+    given = {"steps": 7000, "episodes": 10, "time_limit_s": 20, **beside}
+    lines = [f"  {key}: {value}\n" for key, value in given.items()]
+    (tmp_path / "own.yml").write_text("run:\n" + "".join(lines))
+    registry = get_registry()
+    method = Method("a3c", registry.agent("a3c"), hyperparams=str(tmp_path / "own.yml"))
+    known = KnownRuns(registry, tmp_path, reuse=False)
+    config = plan_run(registry, registry.env("cartpole"), method, 1, budget, known).config
+    assert {key for key in given if getattr(config.run, key) is not None} == {left}

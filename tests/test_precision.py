@@ -27,6 +27,7 @@ from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins import builtins
+from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.store.checkpoints import resumable_checkpoint
@@ -35,7 +36,7 @@ from a3c_zoo.store.timing_file import write_timing
 from tests.test_run_directory import outcome
 
 T, N, ACTIONS = 5, 4, 6
-NAMES = [entry.name for entry in builtins.zoo_networks() if entry.config.endswith(":ImageConfig")]
+NAMES = [entry.name for entry in builtins.zoo_networks() if entry.config.endswith("ImageConfig")]
 OBJECTIVE = Objective(0.99, 0.95, entropy_coefficient=0.01, value_coefficient=0.25)
 
 #: bfloat16 keeps 8 bits of a number: one rounding is off by at most 2⁻⁹ = 0.2 % of it. Through the three to five layers
@@ -263,7 +264,8 @@ def test_auto_is_what_is_faster(
     name: str, recurrent: Any, num_envs: int, device: str, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu(monkeypatch, FAST)
-    config = ImageConfig(name=name, recurrent=recurrent)
+    model = load_object(get_registry().network(name).config)
+    config = model(name=name, recurrent=recurrent)
     assert config.settled(device, num_envs).precision == chosen
 
 

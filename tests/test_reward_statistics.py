@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import a3c_zoo
 from a3c_zoo.errors import EnvironmentContractError
-from a3c_zoo.learning.objective import scaled_rewards
+from a3c_zoo.learning.objective import Objective, scaled_rewards
 from a3c_zoo.learning.reward_statistics import DiscountedReturns, RewardStatistics
 from a3c_zoo.learning.windows import Windows
 from a3c_zoo.store.checkpoints import checkpoint_file, resumable_checkpoint
@@ -85,10 +86,11 @@ def test_scaled_rewards_are_limited() -> None:
 def test_windows_take_the_scale_of_the_moment() -> None:
     """One window of two steps, γ = ½, V = 0: 0.1 · 4 + ½ · 0.1 · 2 = 0.5."""
     steps = rollout([[0]] * 3, [[0]] * 2, [[4], [2]])
-    windows = Windows(steps, 2, 0.5, reward_limit=10.0)
+    objective = Objective(0.5, gae_lambda=1.0, entropy_coefficient=0.0, value_coefficient=0.5, reward_limit=10.0)
+    windows = Windows(steps, 2, objective)
     windows.push(steps)
     windows.push(steps)
-    windows.reward_scale = 0.1
+    windows.objective = replace(objective, reward_scale=0.1)
     assert windows.returns(np.zeros((3, 1), np.float32))[1].tolist() == pytest.approx([0.5])
 
 

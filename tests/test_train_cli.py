@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import math
 import os
@@ -26,6 +27,7 @@ from stable_baselines3.common.monitor import load_results
 import a3c_zoo
 from a3c_zoo.cli.main import cli, next_command
 from a3c_zoo.cli.summary import summary
+from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.store.run import Run
@@ -111,6 +113,10 @@ def test_cartpole_is_solved(tmp_path: Path) -> None:
     assert config["run"]["time_limit_s"] == 300
     # The policy is what the outcome says, in another process, on other seeds.
     assert a3c_zoo.load_agent(run).predict([0.0, 0.0, 0.1, 1.0], deterministic=True)[0] == 1
+
+
+def test_each_option_for_a_key_has_a_parameter_of_its_name() -> None:
+    assert TRAIN_OPTIONS.keys() <= inspect.signature(a3c_zoo.train).parameters.keys()
 
 
 def test_quiet_says_the_end_only(

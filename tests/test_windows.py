@@ -6,7 +6,6 @@ and leads to observation t + 1; V(s) = 100·s.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +13,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from a3c_zoo.learning.objective import Objective
 from a3c_zoo.learning.returns import n_step_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.windows import Windows
 
-GAMMA = 0.5
+LOSS = Objective(gamma=0.5, gae_lambda=1.0, entropy_coefficient=0.0, value_coefficient=0.5)
 
 
 def value(observations: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ def rollouts(num: int, num_steps: int = 2, ends: dict[int, str] | None = None) -
 
 
 def windows(n: int = 3, num_steps: int = 2, clip: bool = False) -> Windows:
-    return Windows(rollouts(1, num_steps)[0], n, GAMMA, 1.0 if clip else math.inf)
+    return Windows(rollouts(1, num_steps)[0], n, replace(LOSS, clip_rewards=clip))
 
 
 def returns(made: Windows) -> list[float]:
@@ -88,7 +88,7 @@ def test_a_core_knows_nothing_of_the_rows_before_the_first_step() -> None:
         return replace(rollout, states=torch.zeros(3, 1, 4), resets=np.zeros((3, 1), np.bool_))
 
     first, second, third = map(with_core, rollouts(3))
-    made = Windows(first, 3, GAMMA)
+    made = Windows(first, 3, LOSS)
 
     def resets() -> list[int]:
         assert made.rollout.resets is not None
@@ -101,7 +101,7 @@ def test_a_core_knows_nothing_of_the_rows_before_the_first_step() -> None:
     saved = made.state_dict()
     made.push(third)
     assert resets() == []
-    made = Windows(first, 3, GAMMA)
+    made = Windows(first, 3, LOSS)
     made.load_state_dict(saved)
     made.push(third)
     assert resets() == []
@@ -200,7 +200,7 @@ def test_states_of_a_core_and_where_they_become_0_move_along() -> None:
     for number, part in enumerate(parts):
         rows = torch.arange(2 * number, 2 * number + 3)
         part.states, part.resets = 10.0 * rows[:, None, None, None], (rows == 3).numpy()[:, None]
-    made = Windows(parts[0], 3, GAMMA)
+    made = Windows(parts[0], 3, LOSS)
     for part in parts:
         made.push(part)
     # Rows 2 to 6: the windows of steps 2 and 3 are complete, and what follows them is valued in the same pass.
@@ -208,7 +208,7 @@ def test_states_of_a_core_and_where_they_become_0_move_along() -> None:
     assert made.samples.resets is not None
     assert made.samples.states[:, 0, 0, 0].tolist() == [20, 30, 40, 50, 60]
     assert made.samples.resets[:, 0].tolist() == [False, True, False, False, False]
-    resumed = Windows(parts[0], 3, GAMMA)
+    resumed = Windows(parts[0], 3, LOSS)
     resumed.load_state_dict(made.state_dict())
     for each in (made, resumed):
         each.push(parts[0])  # what comes is of no matter

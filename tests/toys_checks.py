@@ -231,7 +231,7 @@ def run(context: Any) -> None:
 
 
 def load(entry: Any, network: Any, config: Any, state: Any) -> Chance:
-    from a3c_zoo.testing.trial import ACTIONS
+    from a3c_zoo.testing.small_environment import ACTIONS
 
     if config.agent_name == "unloaded":
         raise ValueError("no weights")

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from a3c_zoo.agents.learner import HandoverWorker as HandoverWorker
     from a3c_zoo.agents.learner import Learner as Learner
     from a3c_zoo.agents.learner import make_ring as make_ring
-    from a3c_zoo.agents.training import agent_config as agent_config
-    from a3c_zoo.agents.training import check_room as check_room
-    from a3c_zoo.agents.training import load as load
-    from a3c_zoo.agents.training import train as train
+    from a3c_zoo.agents.with_workers import agent_config as agent_config
+    from a3c_zoo.agents.with_workers import check_room as check_room
+    from a3c_zoo.agents.with_workers import load as load
+    from a3c_zoo.agents.with_workers import train as train
     from a3c_zoo.agents.worker import Applier as Applier
     from a3c_zoo.agents.worker import RolloutWorker as RolloutWorker
     from a3c_zoo.agents.worker import make_env as make_env

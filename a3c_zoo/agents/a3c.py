@@ -20,7 +20,7 @@ from multiprocessing.synchronize import Lock
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
-from a3c_zoo.agents.training import CrewFactory, agent_config, train
+from a3c_zoo.agents.with_workers import CrewFactory, agent_config, train
 from a3c_zoo.agents.worker import Applier, RolloutWorker
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError

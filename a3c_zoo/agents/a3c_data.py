@@ -20,7 +20,7 @@ from torch import Tensor
 from a3c_zoo.agents.configs import A3CDataConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
-from a3c_zoo.agents.training import agent_config, train
+from a3c_zoo.agents.with_workers import agent_config, train
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model

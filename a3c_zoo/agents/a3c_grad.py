@@ -16,7 +16,7 @@ from torch import Tensor
 from a3c_zoo.agents.configs import A3CGradConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
-from a3c_zoo.agents.training import agent_config, train
+from a3c_zoo.agents.with_workers import agent_config, train
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss, descend, forward
 from a3c_zoo.learning.optimizers import clip_by_global_norm

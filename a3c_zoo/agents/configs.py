@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -96,6 +96,24 @@ class LossConfig(AgentConfig):
         """How many samples a worker differentiates at once."""
         return self.n_steps * num_envs
 
+    def objective_values(self) -> dict[str, Any]:
+        """The values of the fields of `a3c_zoo.learning.Objective` by name; models with more keys of the loss add them.
+
+        `reward_scale` may be "auto".
+        """
+        return {
+            "gamma": self.gamma,
+            "gae_lambda": 1.0,
+            "entropy_coefficient": self.entropy_coefficient,
+            "value_coefficient": self.value_coefficient,
+            "normalize_advantages": self.normalize_advantages,
+            "clip_rewards": self.clip_rewards,
+            "reward_scale": self.reward_scale,
+            "loss_sum": self.loss_reduction == "sum",
+            "anneal_entropy": self.entropy_schedule == "linear",
+            "whole_episodes": self.whole_episodes,
+        }
+
 
 class A3CConfig(LossConfig):
     """Actor-critic with a rollout of `n_steps` per environment (Mnih et al. 2016)."""
@@ -148,6 +166,9 @@ class A3CConfig(LossConfig):
 
     def steps_of_segment(self, num_envs: int) -> int:
         return self.segment_steps or super().steps_of_segment(num_envs)
+
+    def objective_values(self) -> dict[str, Any]:
+        return super().objective_values() | {"gae_lambda": self.gae_lambda, "clip_ratio": self.clip_ratio}
 
     def check(self, num_envs: int) -> None:
         """Raises ConfigError for samples of an update, or for steps of a segment, that do not split a rollout.
@@ -244,6 +265,12 @@ class TextbookConfig(LossConfig):
     @property
     def acts_live(self) -> bool:
         return True
+
+    def objective_values(self) -> dict[str, Any]:
+        return super().objective_values() | {
+            "termination_reward": self.termination_reward,
+            "normalize_returns": self.normalize_returns,
+        }
 
 
 class NStepConfig(TextbookConfig):

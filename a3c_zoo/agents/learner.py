@@ -13,7 +13,7 @@ from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.worker import Applier, Member, RolloutWorker
 from a3c_zoo.errors import PluginError
 from a3c_zoo.hardware import giga
-from a3c_zoo.learning.memory import check_fits
+from a3c_zoo.learning.memory_check import check_fits
 from a3c_zoo.learning.windows import Windows
 from a3c_zoo.processes.ring import LONGEST_WAIT_S, SHORTEST_WAIT_S, Layout, Ring, ring_memory
 from a3c_zoo.records import Report
@@ -39,8 +39,7 @@ class HandoverWorker(RolloutWorker):
         self._hand_over = hand_over
         self._ring = Ring(context.exchange)
         self._works_in_turn = not context.exchange["filled"].is_shared()
-        limit = self.objective().largest_reward
-        self.windows = Windows(self.collector.rollout, agent.reward_steps, agent.gamma, limit)
+        self.windows = Windows(self.collector.rollout, agent.reward_steps, self.objective())
         if state and "windows" in state:
             with loading():
                 self.windows.load_state_dict(state["windows"])
@@ -49,7 +48,7 @@ class HandoverWorker(RolloutWorker):
         """Collects one rollout, and hands over the windows that it completes."""
         self.pull()
         self.windows.push(self.collect())
-        self.windows.reward_scale = self.objective().reward_scale
+        self.windows.objective = self.objective()
         if self.windows.valid.any():
             self._hand_over(self)
 

@@ -14,7 +14,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from a3c_zoo.agents.configs import A3CConfig, LossConfig, TextbookConfig
+from a3c_zoo.agents.configs import LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext, fill
 from a3c_zoo.errors import ConfigError, DivergedError
 from a3c_zoo.learning.collector import Collector
@@ -347,20 +347,7 @@ class Applier:
 
 def objective_of(config: LossConfig) -> Objective:
     """The loss that an agent's configuration asks for."""
-    textbook = config if isinstance(config, TextbookConfig) else None
-    return Objective(
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda if isinstance(config, A3CConfig) else 1.0,
-        entropy_coefficient=config.entropy_coefficient,
-        value_coefficient=config.value_coefficient,
-        normalize_advantages=config.normalize_advantages,
-        clip_rewards=config.clip_rewards,
-        reward_scale=1.0 if config.reward_scale == "auto" else config.reward_scale,
-        reward_limit=REWARD_LIMIT if config.reward_scale == "auto" else math.inf,
-        loss_sum=config.loss_reduction == "sum",
-        anneal_entropy=config.entropy_schedule == "linear",
-        whole_episodes=config.whole_episodes,
-        clip_ratio=config.clip_ratio if isinstance(config, A3CConfig) else None,
-        termination_reward=textbook.termination_reward if textbook else None,
-        normalize_returns=bool(textbook and textbook.normalize_returns),
-    )
+    values = config.objective_values()
+    if values["reward_scale"] == "auto":  # the worker replaces the scale as soon as it knows the deviation
+        values |= {"reward_scale": 1.0, "reward_limit": REWARD_LIMIT}
+    return Objective(**values)

@@ -14,7 +14,7 @@ from a3c_zoo.config import Config
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import make_vector_env
-from a3c_zoo.learning.memory import check_memory
+from a3c_zoo.learning.memory_check import check_memory
 from a3c_zoo.learning.model import ModelPolicy, Spaces, probe_spaces
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry

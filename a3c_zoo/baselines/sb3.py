@@ -28,7 +28,7 @@ from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import EnvironmentContractError, ZooError, type_and_message
 from a3c_zoo.learning.contract import NO_REWARD, PROMISES, raise_misfit, wrong_observation
 from a3c_zoo.learning.environments import faults_of
-from a3c_zoo.learning.memory import SizeLimit, check_fits, check_memory
+from a3c_zoo.learning.memory_check import SizeLimit, check_fits, check_memory
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import closing, redirect_stdout
 from dataclasses import asdict
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
 
 import click
 
@@ -17,32 +19,39 @@ from a3c_zoo.cli.common import (
     configuration_options,
     kept_runs_option,
     parse_seconds,
+    together,
     trust_option,
     warn_about_faults,
 )
+from a3c_zoo.config import RunConfig
+from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.errors import first_line
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
-FILM_EVERY = "Film every N-th evaluation. If the set has no evaluations, there is one every 10 s."
+
+def _run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option for a key of the section `run`."""
+    option = TRAIN_OPTIONS[key]
+    return click.option(option.name, key, type=_type_of(key), metavar=option.metavar, help=option.help)
+
+
+def _type_of(key: str) -> Any:
+    """The type of a key of the section `run`, as click takes it."""
+    if key.endswith("_s"):
+        return parse_seconds
+    annotation = RunConfig.model_fields[key].annotation
+    if get_origin(annotation) is Literal:
+        return click.Choice(get_args(annotation))
+    if get_origin(annotation) is UnionType:  # such as `int | None`: an option that is not given is None
+        return get_args(annotation)[0]
+    return annotation
 
 
 @click.command(epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m")
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options
-@click.option("--workers", type=int, metavar="N", help="Number of worker processes.")
 @click.option("--serial", is_flag=True, help="Run the workers in turn in this process: slow, exactly reproducible.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device of the networks.  [default: cpu]")
-@click.option("--seed", type=int, metavar="N", help="Seed of all random numbers.")
-@click.option("--steps", type=int, metavar="N", help="Stop after N agent steps.  [default: the set's budget]")
-@click.option("--episodes", type=int, metavar="N", help="Stop after N episodes.")
-@click.option("--time-limit", type=parse_seconds, metavar="90s|10m|2h", help="Stop after this training time.")
-@click.option(
-    "--stop-return",
-    type=float,
-    metavar="X",
-    help="Stop at this mean return of 100 episodes.  [default: the environment's threshold]",
-)
-@click.option("--film-every", type=int, metavar="N", help=FILM_EVERY)
+@together(*map(_run_option, TRAIN_OPTIONS))
 @click.option(
     "--resume",
     metavar="RUN",
@@ -65,7 +74,7 @@ FILM_EVERY = "Film every N-th evaluation. If the set has no evaluations, there i
 @trust_option
 @click.option("--quiet", is_flag=True, help="Print only the summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error.")
-def command(env: str | None, time_limit: float | None, quiet: bool, as_json: bool, **options: Any) -> int:
+def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
     """Train an agent on the environment ENV until it is solved or a limit is reached.
 
     The run is written to a new directory. Ctrl-C saves a checkpoint, from which --resume continues.
@@ -91,7 +100,7 @@ def command(env: str | None, time_limit: float | None, quiet: bool, as_json: boo
         warn_about_faults()
         # The display closes first: it gives stdout back as it was when it opened.
         with redirect_stdout(sys.stderr if as_json else sys.stdout), closing(display):
-            outcome = api.train(env, time_limit_s=time_limit, observer=view, **options)
+            outcome = api.train(env, observer=view, **options)
             view.ended(outcome)
     except BaseException as error:
         if as_json:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method, method_of_kind, parsed_method, refuse_equal
 from a3c_zoo.config import Config
+from a3c_zoo.config.models import BESIDE_TRAINING, BUDGETS
 from a3c_zoo.config.sets import comparison_steps, dump_config, resolve_config, tuning_cost
 from a3c_zoo.config.train_command import TrainCommand
 from a3c_zoo.errors import ConfigError, ZooError
@@ -25,7 +26,7 @@ MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.
 MIN_TIME_LIMIT_S: Final = 1.0
 #: The options to use in place of `-o KEY=VALUE`, for keys that a plan sets.
-INSTEAD: Final = dict.fromkeys(("run.steps", "run.episodes", "run.time_limit_s"), "--steps")
+INSTEAD: Final = dict.fromkeys([f"run.{key}" for key in BUDGETS], "--steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,11 +296,11 @@ def _settings(usual: Config, method: Method, budget: Budget) -> dict[str, Any]:
         settings["env.stack"] = method.stack
     if budget.steps is not None:
         settings["run.checkpoint_every_steps"] = -(-budget.steps // CHECKPOINTS)
-        other_budgets = ("episodes", "time_limit_s")
+        budget_key = "steps"
     else:
         assert budget.time_limit_s is not None
         settings["run.checkpoint_every_s"] = round(budget.time_limit_s / CHECKPOINTS, 3)
-        other_budgets = ("steps", "episodes")
+        budget_key = "time_limit_s"
     given = usual.run.model_dump()
-    unset = (*other_budgets, "evaluation_every_s", "evaluation_every_steps", "film_every")
+    unset = [key for key in (*BUDGETS, *BESIDE_TRAINING) if key != budget_key]
     return settings | {f"run.{key}": None for key in unset if given[key] is not None}

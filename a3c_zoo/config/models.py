@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
@@ -22,6 +22,9 @@ NEVER = 2**62
 """A number of steps that no run reaches."""
 #: The largest integer of a key. Counters and tensors have 64 bits.
 LARGEST = 2**63 - 1
+
+
+_Kind = TypeVar("_Kind")
 
 
 class Section(BaseModel):
@@ -75,30 +78,84 @@ def _largest(value: Any) -> int:
     return abs(value) if isinstance(value, int) else 0
 
 
-class RunConfig(Section):
-    """Length, size, evaluations and checkpoints of a run."""
+@dataclass(frozen=True, slots=True)
+class TrainOption:
+    """An option of `train` and a parameter of `a3c_zoo.train`, for a key of the section `run`.
 
-    workers: int = Field(
+    The type of its values is that of the key; seconds are typed as `90s`, `10m` or `2h`.
+
+    Attributes:
+        name: on the command line. metavar: of its value in `--help`. help: its line there.
+        on_resume: whether it may be given with `--resume`.
+    """
+
+    name: str
+    metavar: str | None
+    help: str
+    on_resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InComparison:
+    """How a comparison sets a key of the section `run`.
+
+    Attributes:
+        is_budget: its runs end by one such key; it unsets the others. Otherwise it unsets the key in every run.
+    """
+
+    is_budget: bool
+
+
+class RunConfig(Section):
+    """Length, size, evaluations and checkpoints of a run.
+
+    The annotation of a key says what commands do with it: `TrainOption`, `InComparison`.
+    """
+
+    workers: Annotated[int, TrainOption("--workers", "N", "Number of worker processes.")] = Field(
         2, ge=1, le=1024, description="number of worker processes; many more than the set's need a lower learning rate"
     )
-    device: Literal["cpu", "cuda"] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
-    seed: int = Field(0, ge=0, lt=2**63, description="seed of all random numbers of the run")
-    steps: int | None = Field(
+    device: Annotated[
+        Literal["cpu", "cuda"],
+        TrainOption("--device", None, "Device of the networks.  [default: cpu]", on_resume=True),
+    ] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
+    seed: Annotated[int, TrainOption("--seed", "N", "Seed of all random numbers.")] = Field(
+        0, ge=0, lt=2**63, description="seed of all random numbers of the run"
+    )
+    steps: Annotated[
+        int | None,
+        TrainOption("--steps", "N", "Stop after N agent steps.  [default: the set's budget]", on_resume=True),
+        InComparison(is_budget=True),
+    ] = Field(
         None,
         ge=1,
         lt=NEVER,
         description="budget in agent steps of all workers, with which schedules end; null: no limit",
     )
-    episodes: int | None = Field(
-        None, ge=1, lt=NEVER, description="budget in finished episodes of all workers; null: no limit"
-    )
-    time_limit_s: float | None = Field(
+    episodes: Annotated[
+        int | None,
+        TrainOption("--episodes", "N", "Stop after N episodes.", on_resume=True),
+        InComparison(is_budget=True),
+    ] = Field(None, ge=1, lt=NEVER, description="budget in finished episodes of all workers; null: no limit")
+    time_limit_s: Annotated[
+        float | None,
+        TrainOption("--time-limit", "90s|10m|2h", "Stop after this training time.", on_resume=True),
+        InComparison(is_budget=True),
+    ] = Field(
         None,
         gt=0,
         description="budget of training time, in seconds; then a worker makes at most env.num_envs more steps; "
         "null: no limit",
     )
-    stop_return: float | None = Field(
+    stop_return: Annotated[
+        float | None,
+        TrainOption(
+            "--stop-return",
+            "X",
+            "Stop at this mean return of 100 episodes.  [default: the environment's threshold]",
+            on_resume=True,
+        ),
+    ] = Field(
         None, description="end at this mean return of the last 100 episodes; null: at the environment's threshold"
     )
     stop_when_solved: bool = Field(
@@ -125,10 +182,10 @@ class RunConfig(Section):
         description="in an environment without a time limit: an evaluation fails if no episode ends for this time, in "
         "seconds",
     )
-    evaluation_every_s: float | None = Field(
+    evaluation_every_s: Annotated[float | None, InComparison(is_budget=False)] = Field(
         None, gt=0, description="training time between the evaluator's evaluations, in seconds; null: none"
     )
-    evaluation_every_steps: int | None = Field(
+    evaluation_every_steps: Annotated[int | None, InComparison(is_budget=False)] = Field(
         None, ge=1, lt=NEVER, description="agent steps between evaluations; null: none"
     )
     evaluation_cpu_share: float = Field(
@@ -137,7 +194,16 @@ class RunConfig(Section):
     evaluator_episodes: int = Field(
         10, ge=1, le=10_000, description="episodes that the evaluator plays greedily, and again with sampled actions"
     )
-    film_every: int | None = Field(
+    film_every: Annotated[
+        int | None,
+        TrainOption(
+            "--film-every",
+            "N",
+            "Film every N-th evaluation. If the set has no evaluations, there is one every 10 s.",
+            on_resume=True,
+        ),
+        InComparison(is_budget=False),
+    ] = Field(
         None,
         ge=1,
         description="film one in this number of evaluations, beginning with the first; without evaluation_every_s and "
@@ -178,6 +244,25 @@ class RunConfig(Section):
         if every is None:
             return budget
         return min(budget, (steps // every + 1) * every)
+
+
+def _annotated(kind: type[_Kind]) -> dict[str, _Kind]:
+    """The keys of the section `run` whose annotation has a record of this kind, with it, in their order."""
+    return {
+        key: record
+        for key, field_info in RunConfig.model_fields.items()
+        for record in field_info.metadata
+        if isinstance(record, kind)
+    }
+
+
+#: Key of the section `run` → its option of `train`.
+TRAIN_OPTIONS: Final = _annotated(TrainOption)
+_IN_COMPARISON: Final = _annotated(InComparison)
+#: Keys of the section `run` that end a run. A comparison gives its runs one of them.
+BUDGETS: Final = tuple(key for key, use in _IN_COMPARISON.items() if use.is_budget)
+#: Keys of the section `run` that a comparison unsets, so that nothing plays beside training.
+BESIDE_TRAINING: Final = tuple(key for key, use in _IN_COMPARISON.items() if not use.is_budget)
 
 
 class EnvConfig(Section):

@@ -31,7 +31,7 @@ from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.generators import lent_generator
-from a3c_zoo.learning.memory import SizeLimit
+from a3c_zoo.learning.memory_check import SizeLimit
 from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -47,7 +47,13 @@ class MixedConfig(CoreConfig):
 
 
 class ImageConfig(CoreConfig):
-    """Convolutions over frames of 0 to 255."""
+    """Convolutions over frames of 0 to 255.
+
+    Attributes (what the network is, not keys):
+        is_small: its convolutions of one frame are too small for bfloat16 to be faster.
+    """
+
+    is_small: ClassVar[bool] = False
 
     center: float | None = Field(
         0.0,
@@ -83,9 +89,15 @@ class ImageConfig(CoreConfig):
     def decided(self, device: str, num_envs: int, has_fast_bfloat16: bool) -> Self:
         """What `precision: auto` is on a machine.
 
-        bfloat16 is slower for small products: the convolutions of `conv42` for one frame, or with a recurrent
-        core behind them, which takes one step at a time (docs/explanation/experiments.md).
+        bfloat16 is slower for small products: the convolutions of a small network for one frame, or with a
+        recurrent core behind them, which takes one step at a time (docs/explanation/experiments.md).
         """
-        is_small = self.name == "conv42" and (num_envs == 1 or self.has_core)
-        is_fast = device == "cpu" and has_fast_bfloat16 and not is_small
+        has_small_products = self.is_small and (num_envs == 1 or self.has_core)
+        is_fast = device == "cpu" and has_fast_bfloat16 and not has_small_products
         return self.model_copy(update={"precision": "bfloat16" if is_fast else "float32"})
+
+
+class SmallImageConfig(ImageConfig):
+    """Few convolutions over small frames."""
+
+    is_small: ClassVar[bool] = True

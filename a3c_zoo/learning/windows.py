@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from a3c_zoo.learning.objective import scaled_rewards
+from a3c_zoo.learning.objective import Objective, scaled_rewards
 from a3c_zoo.learning.returns import Bools, Floats, n_step_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.store.saved_state import fitting
@@ -24,20 +23,18 @@ class Windows:
 
     Args:
         rollout: an example that gives the shapes and T, its number of rows. n: steps of a window.
-        gamma: discount per step. reward_limit: limit of the size of scaled rewards.
+        objective: the loss, of which windows need the discount, and the scale and the limit of rewards.
 
     Attributes:
-        reward_scale: factor of every reward; it may change from rollout to rollout.
+        objective: the scale of rewards may change from rollout to rollout.
         rollout: the newest T + n − 1 steps, with the states of a recurrent core if there is one. num_steps:
             T.
     """
 
-    def __init__(self, rollout: Rollout, n: int, gamma: float, reward_limit: float = math.inf) -> None:
+    def __init__(self, rollout: Rollout, n: int, objective: Objective) -> None:
         self.num_steps = len(rollout.actions)
-        self.reward_scale = 1.0
+        self.objective = objective
         self._n = n
-        self._gamma = gamma
-        self._reward_limit = reward_limit
         self.rollout = Rollout.zeros(
             self.num_steps + n - 1,
             rollout.rewards.shape[1],
@@ -115,10 +112,10 @@ class Windows:
         return sums, discounts, torch.from_numpy(following)
 
     def _rewards(self) -> Floats:
-        return scaled_rewards(self.rollout.rewards, self.reward_scale, self._reward_limit)
+        return scaled_rewards(self.rollout.rewards, self.objective.reward_scale, self.objective.largest_reward)
 
     def _sums(self, rewards: Floats, next_values: Floats, gamma: float | None = None) -> Floats:
-        discount = self._gamma if gamma is None else gamma
+        discount = self.objective.gamma if gamma is None else gamma
         terminated, truncated = self.rollout.terminated, self.rollout.truncated
         return n_step_returns(rewards, next_values, terminated, truncated, discount, self._n)[: self.num_steps]
 

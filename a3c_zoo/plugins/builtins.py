@@ -56,7 +56,7 @@ def _agent(
     return AgentEntry(
         name,
         run=f"a3c_zoo.agents.{module}:run_{module}",
-        load="a3c_zoo.agents.training:load",
+        load="a3c_zoo.agents.with_workers:load",
         config=f"a3c_zoo.agents.configs:{config}",
         spaces=SPACES,
         one_environment=one_environment,
@@ -81,11 +81,11 @@ def zoo_agents() -> list[AgentEntry]:
     ]
 
 
-def _image_network(name: str, description: str) -> NetworkEntry:
+def _image_network(name: str, description: str, config: str = "ImageConfig") -> NetworkEntry:
     return NetworkEntry(
         name,
         factory=f"a3c_zoo.learning.image_networks:build_{name.replace('-', '_')}",
-        config="a3c_zoo.learning.network_configs:ImageConfig",
+        config=f"a3c_zoo.learning.network_configs:{config}",
         inputs=("image",),
         description=description,
     )
@@ -117,7 +117,9 @@ def zoo_networks() -> list[NetworkEntry]:
         _image_network("nature", "filters: 32 8×8/4, 64 4×4/2, 64 3×3/1; 512 units (DQN paper)"),
         _image_network("nature-dual", "nature, with 512 units each for policy and value"),
         _image_network("nature-slim", "filters: 32 8×8/4, 32 4×4/2, 32 3×3/1; 256 units"),
-        _image_network("conv42", "four layers of 32 filters 3×3/2, ELU, 256 units, for small frames"),
+        _image_network(
+            "conv42", "four layers of 32 filters 3×3/2, ELU, 256 units, for small frames", "SmallImageConfig"
+        ),
     ]
 
 

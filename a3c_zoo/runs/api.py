@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from a3c_zoo.config import Config
+from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.config.yaml import written
 from a3c_zoo.display.displays import notebook_display
@@ -82,8 +83,16 @@ def train(
         ZooError: the caller did something wrong; one line says what. WorkerError: a worker failed.
     """
     refuse_unguarded()
-    limits = {"steps": steps, "episodes": episodes, "time_limit_s": time_limit_s, "stop_return": stop_return}
-    given = _run_settings(workers=workers, device=device, seed=seed, film_every=film_every, **limits)
+    given = _run_settings(
+        workers=workers,
+        device=device,
+        seed=seed,
+        steps=steps,
+        episodes=episodes,
+        time_limit_s=time_limit_s,
+        stop_return=stop_return,
+        film_every=film_every,
+    )
     with same_folder(), closing(notebook_display()) as display:
         view = TrainingView(display)
         watcher = observer or view
@@ -149,11 +158,7 @@ def _config(
 
 def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
     """The keys of the `run` section that were given, each with its option on the command line."""
-    return {
-        f"run.{key}": (value, "--" + key.removesuffix("_s").replace("_", "-"))
-        for key, value in values.items()
-        if value is not None
-    }
+    return {f"run.{key}": (value, TRAIN_OPTIONS[key].name) for key, value in values.items() if value is not None}
 
 
 def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environment | None) -> Run:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo import processes
+from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.errors import CrewLostError, MissingGuardError, RunDirectoryError, ServersLostError, ZooError, first_line
 from a3c_zoo.files import MAX_TEXT, read_bytes
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
     from a3c_zoo.config import Config, RunConfig
     from a3c_zoo.runs.session import Session
 
-#: Keys that may change when a run is resumed: how long it goes on, where, and its films. `run.steps` may be what a
-#: schedule falls over.
-RESUMABLE_KEYS = ("run.device", "run.steps", "run.episodes", "run.time_limit_s", "run.stop_return", "run.film_every")
+#: Keys that may change when a run is resumed. `run.steps` may be what a schedule falls over.
+RESUMABLE_KEYS = [f"run.{key}" for key, option in TRAIN_OPTIONS.items() if option.on_resume]
 #: With more than this many times the workers of a set, its learning rate is doubted (docs/scaling.md: staleness 8).
 MANY_WORKERS = 4
 

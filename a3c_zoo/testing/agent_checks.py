@@ -12,7 +12,7 @@ from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.short_run import ShortRun
-from a3c_zoo.testing.trial import ACTIONS
+from a3c_zoo.testing.small_environment import ACTIONS
 
 #: Training time of a run in turn, and of one in worker processes, in seconds; both end with a rollout.
 SERIAL_S, PARALLEL_S = 0.2, 0.5
@@ -54,16 +54,18 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
 
 def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> RunSetup:
     """A run of the agent with its defaults, two workers and two environments each, where it takes as many."""
-    trial = EnvEntry("trial", env_id="a3c_zoo.testing.trial:Trial-v0", kwargs={"space": space})
+    environment = EnvEntry(
+        "trial", env_id="a3c_zoo.testing.small_environment:SmallEnvironment-v0", kwargs={"space": space}
+    )
     overrides: list[str] = []
     if not entry.one_process:
         overrides += ["run.workers=2", "run.worker_restarts=0"]
     if not entry.one_environment:
         overrides.append("env.num_envs=2")
-    config = resolve_config(registry, trial, entry, overrides=overrides)
+    config = resolve_config(registry, environment, entry, overrides=overrides)
     network = registry.network(config.network.name) if config.network else None
     optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
-    return RunSetup(registry, trial, entry, network, optimizer, config, serial)
+    return RunSetup(registry, environment, entry, network, optimizer, config, serial)
 
 
 def _trained(

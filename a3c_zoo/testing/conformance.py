@@ -31,7 +31,7 @@ from a3c_zoo.plugins.entries import (
     load_object,
 )
 from a3c_zoo.testing.findings import Findings
-from a3c_zoo.testing.subject import Subject, Trajectory, equal_rows, shown
+from a3c_zoo.testing.tested_environment import Subject, Trajectory, equal_rows, shown
 
 CURE_AUTORESET = "do what metadata['autoreset_mode'] says after the end of an episode"
 #: So many ends of one copy are judged by themselves: a start that is rarely another one does not follow all

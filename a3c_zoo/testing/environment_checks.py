@@ -27,7 +27,7 @@ from a3c_zoo.testing import random_play
 from a3c_zoo.testing.conformance import check_contract, check_env_entry
 from a3c_zoo.testing.findings import LIMIT_S, Findings
 from a3c_zoo.testing.short_run import ShortRun
-from a3c_zoo.testing.subject import Subject
+from a3c_zoo.testing.tested_environment import Subject
 
 #: The numbers of environments with which the contract is checked.
 NUM_ENVS = (1, 3)

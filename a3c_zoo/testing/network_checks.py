@@ -13,7 +13,7 @@ from torch import Tensor
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.model import Model, Spaces
-from a3c_zoo.learning.outputs import fault_of
+from a3c_zoo.learning.network_outputs import fault_of
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry

@@ -114,6 +114,7 @@ _FITTING: dict[str, Words] = {
     "out": ["x.png", "x.csv", "new"],
     "video": ["x.gif"],
     "time_limit": ["1s"],
+    "time_limit_s": ["1s"],
     "since": ["7d"],
     "name": ["mine", "other"],
 }

@@ -14,10 +14,10 @@ from a3c_zoo.agents.context import ActingState, AgentState, OnTick, State, Worke
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError, PluginError, type_and_message
 from a3c_zoo.learning.counters import Counters
-from a3c_zoo.learning.memory import check_memory
+from a3c_zoo.learning.memory_check import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, saved_model
+from a3c_zoo.learning.network_outputs import check_outputs
 from a3c_zoo.learning.objective import Loss, actor_critic_loss
-from a3c_zoo.learning.outputs import check_outputs
 from a3c_zoo.learning.reward_statistics import RewardStatistics
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import Crew, Worker, WorkerFactory, supervise

@@ -18,7 +18,7 @@ ACTIONS: dict[str, spaces.Space[Any]] = {
 }
 
 
-class Trial(gymnasium.Env[NDArray[np.float32], Any]):
+class SmallEnvironment(gymnasium.Env[NDArray[np.float32], Any]):
     """Episodes of 10 steps on average, at most 25, with random observations and the reward 1.
 
     Args:
@@ -47,4 +47,6 @@ class Trial(gymnasium.Env[NDArray[np.float32], Any]):
         return self.np_random.uniform(-1, 1, 4).astype(np.float32)
 
 
-gymnasium.register("Trial-v0", "a3c_zoo.testing.trial:Trial", max_episode_steps=25, disable_env_checker=True)
+gymnasium.register(
+    "SmallEnvironment-v0", f"{__name__}:SmallEnvironment", max_episode_steps=25, disable_env_checker=True
+)
