@@ -69,7 +69,8 @@ class Report:
         skipped: updates since the last report that were not made, because their gradient was not finite.
         first_rollout: steps of a worker's environments in its first rollout, until the first rollout of any worker
             has ended.
-        seconds: of collecting and learning since the last report: "environment", "acting" and "learning" → seconds.
+        seconds: of collecting and learning since the last report: "environment", "acting" and "learning" → seconds. All
+            waiting is in "learning", such as that for other workers in turn.
     """
 
     worker: int = -1

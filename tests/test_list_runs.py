@@ -35,11 +35,12 @@ def make(name: str, *, env: str, agent: str, seed: int, started: datetime, end: 
 @pytest.fixture(autouse=True)
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    make("old", env="cartpole", agent="a3c", seed=1, started=NOW - timedelta(days=9), end=("solved", True))
-    make("new", env="cartpole", agent="sb3-a2c", seed=1, started=NOW - timedelta(hours=1), end=("steps", False))
-    make("pong", env="pong", agent="a3c", seed=2, started=NOW - timedelta(days=2), end=("interrupted", False))
-    make("died", env="pong", agent="a3c", seed=3, started=NOW - timedelta(minutes=5), end=None)
-    make("bad", env="pong", agent="a3c", seed=4, started=NOW, end=("steps", False))
+    now = datetime.now().astimezone()  # of this test: the suite may take longer than a filter looks back
+    make("old", env="cartpole", agent="a3c", seed=1, started=now - timedelta(days=9), end=("solved", True))
+    make("new", env="cartpole", agent="sb3-a2c", seed=1, started=now - timedelta(hours=1), end=("steps", False))
+    make("pong", env="pong", agent="a3c", seed=2, started=now - timedelta(days=2), end=("interrupted", False))
+    make("died", env="pong", agent="a3c", seed=3, started=now - timedelta(minutes=5), end=None)
+    make("bad", env="pong", agent="a3c", seed=4, started=now, end=("steps", False))
     Path("runs/bad/meta.json").write_text("{")
 
 

@@ -25,7 +25,7 @@ import click
 
 from a3c_zoo.display.terminals import WaitingLine
 from a3c_zoo.errors import printable_lines
-from a3c_zoo.standard_streams import is_dumb
+from a3c_zoo.standard_streams import is_dumb, is_in_foreground
 
 if TYPE_CHECKING:
     from rich.console import ConsoleRenderable
@@ -106,7 +106,11 @@ class LineDisplay(Display):
 
 
 class TerminalDisplay(Display):
-    """Draws the block below the printed lines. to_stderr: on stderr in place of stdout."""
+    """Draws the block below the printed lines. to_stderr: on stderr in place of stdout.
+
+    A process in the background prints lines in place of the block: the terminal is its shell's. So does one that
+    `timeout` has started, because it is in a group of its own.
+    """
 
     is_live = True
     every_s = 0.25
@@ -116,6 +120,9 @@ class TerminalDisplay(Display):
         self._to_stderr = to_stderr
         self._waiting = WaitingLine(to_stderr)
         self._block: LiveBlock | None = None
+        self._stream = sys.stderr if to_stderr else sys.stdout
+        self._in_background = LineDisplay(to_stderr)
+        self._next_line_s = 0.0
 
     def say(self, text: str) -> None:
         text = printable_lines(text)
@@ -126,11 +133,19 @@ class TerminalDisplay(Display):
             click.echo(text, err=self._to_stderr)
 
     def wait(self, text: str) -> None:
-        if self._block is None:
+        if not is_in_foreground(self._stream):
+            self._in_background.wait(text)
+        elif self._block is None:
             self._waiting.say(text)
 
     def show(self, source: Source) -> None:
         super().show(source)
+        if not is_in_foreground(self._stream):
+            self._waiting.end()
+            if time.monotonic() >= self._next_line_s:
+                self._next_line_s = time.monotonic() + LineDisplay.every_s
+                self._in_background.show(source)
+            return
         if self._block is None:
             from a3c_zoo.display.live_block import LiveBlock
 

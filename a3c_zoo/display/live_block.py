@@ -22,7 +22,7 @@ from rich.file_proxy import FileProxy
 from rich.segment import ControlType, Segment, Segments
 from rich.text import Text
 
-from a3c_zoo.display.terminals import ECHO, open_blocks
+from a3c_zoo.display.terminals import ECHO, leave_terminal, open_blocks
 from a3c_zoo.standard_streams import is_in_foreground
 
 
@@ -40,14 +40,18 @@ class LiveBlock(RenderHook):
         self._block: ConsoleRenderable = Text()
         self._widths: list[int] = []  # of the lines on the screen, in characters; none if there is nothing to replace
         self._is_writing = self._is_stop_due = self._is_last = False
+        self._has_cursor_hidden = False
         self._streams = sys.stdout, sys.stderr
         self._stream = sys.stderr if to_stderr else sys.stdout
         sys.stdout, sys.stderr = map(self._above, self._streams)
         self._on_continue: Any = None
         if hasattr(signal, "SIGCONT") and threading.current_thread() is threading.main_thread():
             self._on_continue = signal.signal(signal.SIGCONT, self._continue)
+        self._stops_itself = False
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
+            signal.signal(signal.SIGTSTP, self._suspend)
+            self._stops_itself = True
         self.console.push_render_hook(self)
-        self.console.show_cursor(False)
         open_blocks.append(self)
 
     def _above(self, stream: TextIO) -> TextIO:
@@ -65,6 +69,9 @@ class LiveBlock(RenderHook):
         """Replaces the block. A process in the background draws nothing: the terminal is its shell's."""
         self._block = block
         if is_in_foreground(self._stream):
+            if not self._has_cursor_hidden:
+                self.console.show_cursor(False)
+                self._has_cursor_hidden = True
             self._print(Control())
 
     def say(self, text: str) -> None:
@@ -83,7 +90,10 @@ class LiveBlock(RenderHook):
             sys.stdout, sys.stderr = self._streams
             if self._widths:
                 self.console.line()
-            self.console.show_cursor(True)
+            if self._has_cursor_hidden:
+                self.console.show_cursor(True)
+            if self._stops_itself and signal.getsignal(signal.SIGTSTP) == self._suspend:
+                signal.signal(signal.SIGTSTP, signal.SIG_DFL)
             if self._on_continue is not None:
                 signal.signal(signal.SIGCONT, self._on_continue)
 
@@ -129,14 +139,17 @@ class LiveBlock(RenderHook):
             self._stream.write("\n\x1b[?25h" if self._widths else "\x1b[?25h")
             self._stream.flush()
         self._widths = []
+        self._has_cursor_hidden = False
         return True
+
+    def _suspend(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-Z in a command that has no handler of its own."""
+        if leave_terminal():
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def _continue(self, number: int, frame: FrameType | None) -> None:
         """After a stop: what was drawn before stays above, where the shell has written since."""
         self._widths = []
-        if not self._is_writing and is_in_foreground(self._stream):
-            self._stream.write("\x1b[?25l")
-            self._stream.flush()
 
 
 def rows_on_screen(widths: Sequence[int], screen_width: int) -> int:

@@ -32,12 +32,11 @@ LOCK_FILE: Final = ".report.lock"
 
 
 def opening(page: Path) -> str:
-    """The command that opens a page in a browser: `open`, or what a desktop has in its place."""
-    if shutil.which("xdg-open") and not shutil.which("open"):
-        program = "xdg-open"
-    else:
-        program = "open"
-    return f"{program} {shlex.quote(str(page))}"
+    """The command that opens a page in a browser; where there is none, the page's path."""
+    for program in ("open", "xdg-open"):
+        if shutil.which(program):
+            return f"{program} {shlex.quote(str(page))}"
+    return str(page)
 
 
 def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
