@@ -82,7 +82,9 @@ def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
-    again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))  # when the callback is over
+    again = threading.Timer(
+        0.01, signal.pthread_kill, (main_thread, signal.SIGINT)
+    )  # when the callback is over
     again.daemon = True
     again.start()
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 DISTRIBUTION: Final = "a3c-zoo"
 #: The distributions of this project below its folder `plugins`.
-OWN_PLUGINS: Final = tuple(f"a3c-zoo-{name}" for name in ("gridworld", "minigrid", "ppo", "ray", "trained", "wandb"))
+OWN_PLUGINS: Final = tuple(
+    f"a3c-zoo-{name}" for name in ("gridworld", "minigrid", "ppo", "ray", "trained", "wandb")
+)
 #: Stands behind a command that works nowhere else.
 IN_A_CHECKOUT: Final = "(in a checkout of a3c-zoo)"
 
@@ -72,7 +74,9 @@ def install_plugin(distribution: str, version: str = "") -> str:
     if place:
         return f"{_pip_install(place)} {_shown(Path('plugins') / distribution, place)}"
     if url := _repository():
-        return f"{_pip()} install {shlex.quote(f'{distribution} @ {url}#subdirectory=plugins/{distribution}')}"
+        return (
+            f"{_pip()} install {shlex.quote(f'{distribution} @ {url}#subdirectory=plugins/{distribution}')}"
+        )
     return _from_checkout(f"./plugins/{distribution}")
 
 

@@ -31,7 +31,8 @@ class MissingGuardError(ZooError, SystemExit):
     """
 
     LINE = (
-        "this script trains as it is imported, and workers import it. Put the call below `if __name__ == '__main__':`"
+        "this script trains as it is imported, and workers import it. "
+        "Put the call below `if __name__ == '__main__':`"
     )
 
     def __init__(self) -> None:
@@ -139,9 +140,13 @@ def printable(text: str) -> str:
         return text
     import unicodedata  # few texts need it
 
-    shown = (each.isprintable() or unicodedata.category(each) == "Zs" for each in text)  # Zs: blanks of all languages
+    shown = (
+        each.isprintable() or unicodedata.category(each) == "Zs" for each in text
+    )  # Zs: blanks of all languages
     pairs = zip(text, shown, strict=True)
-    return "".join(each if is_shown else each.encode("unicode_escape").decode("ascii") for each, is_shown in pairs)
+    return "".join(
+        each if is_shown else each.encode("unicode_escape").decode("ascii") for each, is_shown in pairs
+    )
 
 
 def cell(value: object) -> object:
@@ -165,7 +170,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     others = [each for each in known if each != name]
     game = AROUND_GAMES.sub("", name).lower()
-    near = difflib.get_close_matches(name, others, n=1, cutoff=0.5) or difflib.get_close_matches(game, others, n=1)
+    near = difflib.get_close_matches(name, others, n=1, cutoff=0.5) or difflib.get_close_matches(
+        game, others, n=1
+    )
     return f" Did you mean '{near[0]}'?" if near else ""
 
 

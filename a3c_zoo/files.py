@@ -84,7 +84,9 @@ def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bo
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if mode != "rb" and status.st_nlink > 1:
-            raise OSError(errno.EMLINK, "it has other names (hard links), and would change under each", str(path))
+            raise OSError(
+                errno.EMLINK, "it has other names (hard links), and would change under each", str(path)
+            )
         if mode == "wb":
             file.truncate(0)
         if limit is not None and status.st_size > limit:
@@ -161,7 +163,9 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
     with open_file(path, limit=MAX_TABLE) as file:
         size = os.fstat(file.fileno()).st_size
         if TABLE_COST * size > (free := available_memory()):
-            raise OSError(errno.ENOMEM, f"it has {size:,} bytes, and {free:,} bytes of memory are free", str(path))
+            raise OSError(
+                errno.ENOMEM, f"it has {size:,} bytes, and {free:,} bytes of memory are free", str(path)
+            )
         lines = io.TextIOWrapper(file, "utf-8", errors)
         while line := lines.readline(MAX_LINE):
             if len(line) == MAX_LINE and not line.endswith("\n"):
@@ -211,7 +215,9 @@ def fields_of(record: type[DataclassInstance], content: Any) -> dict[str, Any]:
         value: Any = content[field.name]
         if annotation not in _JSON_TYPES or (optional and value is None):
             continue
-        if not isinstance(value, _JSON_TYPES[annotation]) or (isinstance(value, bool) and annotation != "bool"):
+        if not isinstance(value, _JSON_TYPES[annotation]) or (
+            isinstance(value, bool) and annotation != "bool"
+        ):
             raise TypeError(f"{field.name} is no {annotation}")
         if isinstance(value, int | float) and not abs(value) <= _GREATEST:
             raise ValueError(f"{field.name} is too great, or no number")
@@ -259,7 +265,9 @@ def valid_name(name: str, option: str = "--name", most: int = 230) -> str:
         if len(os.fsencode(name)) <= most:
             return name
         raise RunDirectoryError(f"{option} {name[:20]}...: is too long; at most {most} bytes")
-    raise RunDirectoryError(f"{option} {name!r}: letters, digits and . _ - + = @ only, no blanks, no dot first")
+    raise RunDirectoryError(
+        f"{option} {name!r}: letters, digits and . _ - + = @ only, no blanks, no dot first"
+    )
 
 
 def refuse_place(out: Path, option: str = "--out") -> None:

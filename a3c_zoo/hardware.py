@@ -139,7 +139,10 @@ def free_cores(seconds: float) -> float:
     free: list[float] = [sum(1 - busy[core] / 100 for core in mine if core < len(busy))]
     for (limit, earlier), (_, later) in zip(before, _cgroup_texts("cpu", "max", "stat"), strict=False):
         if (quota := cores_of_quota(limit)) is not None:
-            used = [int(dict(line.split() for line in stat.splitlines())["usage_usec"]) for stat in (earlier, later)]
+            used = [
+                int(dict(line.split() for line in stat.splitlines())["usage_usec"])
+                for stat in (earlier, later)
+            ]
             free.append(quota - (used[1] - used[0]) / 1e6 / seconds)
     return max(0.0, min(free))
 

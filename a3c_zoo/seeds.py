@@ -24,7 +24,9 @@ SEED_NETWORK, SEED_ENV, SEED_SAMPLING, SEED_EVALUATION, SEED_CHECK, SEED_PROCESS
 #: The number of a run's k-th evaluation of a kind (k = 0, 1, …) is k + the first number of this kind. The four kinds
 #: are evaluations that decide whether the run is solved, those that a user asks for, those of the evaluator beside
 #: training, and those of a comparison. Each part of a solved check is evaluation 0 of a tree of its own.
-CHECK_EVALUATIONS, USER_EVALUATIONS, EVALUATOR_EVALUATIONS, COMPARED_EVALUATIONS = range(0, 4_000_000, 1_000_000)
+CHECK_EVALUATIONS, USER_EVALUATIONS, EVALUATOR_EVALUATIONS, COMPARED_EVALUATIONS = range(
+    0, 4_000_000, 1_000_000
+)
 
 
 def seed_for(root: int, *path: int) -> int:

@@ -45,7 +45,10 @@ class A3CWorker(RolloutWorker):
 
     def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
         super().__init__(context, rank, state, on_tick)
-        lock = None if context.exchange is None else PatientLock(context.exchange, self.on_tick_of_updates)
+        if context.exchange is None:
+            lock = None
+        else:
+            lock = PatientLock(context.exchange, self.on_tick_of_updates)
         self.applier = Applier(self, state, lock)
         self._size = self.agent.samples_per_update(context.config.env.num_envs)
         self._columns = update_columns(self.agent, context.config.env.num_envs)
@@ -106,8 +109,9 @@ class A3CWorker(RolloutWorker):
 
 def _has_samples(rollout: Rollout, batch: Batch) -> bool:
     """Whether a batch has a step that counts. Without one, the optimizer would still move, by its momentum."""
-    valid = rollout.valid[:, batch] if isinstance(batch, slice) else batch.valid
-    return bool(valid.any())
+    if isinstance(batch, slice):
+        return bool(rollout.valid[:, batch].any())
+    return bool(batch.valid.any())
 
 
 def update_columns(config: LossConfig, num_envs: int) -> list[slice]:

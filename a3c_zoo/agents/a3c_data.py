@@ -112,7 +112,9 @@ class DataLearner(Learner):
         self.model.pull(self.context.parameters, self.context.observation_statistics, self.context.buffers)
         self.model.flat.zero_gradients()
         if self.model.network.has_modes:
-            seed_passes(self.model.network, seed_for(self.context.config.run.seed, SEED_PASSES, self.counters.updates))
+            seed_passes(
+                self.model.network, seed_for(self.context.config.run.seed, SEED_PASSES, self.counters.updates)
+            )
         with in_training(self.model.network):
             logits, values = self._evaluate()
         known = values.detach().numpy()
@@ -126,7 +128,9 @@ class DataLearner(Learner):
         advantages = returns - known[: self._size]
         distribution = self.context.spaces.actions
         objective = self.objective()
-        metrics = descend(distribution, logits, values, actions, advantages, returns, valid, objective, want_metrics)
+        metrics = descend(
+            distribution, logits, values, actions, advantages, returns, valid, objective, want_metrics
+        )
         return self.model.flat.wide_gradients(), metrics
 
     def _evaluate(self) -> tuple[Tensor, Tensor]:
@@ -149,7 +153,9 @@ class DataLearner(Learner):
         stored = self._batch["observations"]
         observations = stored.view(slots, rows, envs, *stored.shape[2:]).transpose(0, 1).flatten(1, 2)
         resets = resets.transpose(0, 1).flatten(1, 2)
-        logits, values = unroll_steps(self.model.network, observations, states.transpose(0, 1).flatten(1, 2), resets)
+        logits, values = unroll_steps(
+            self.model.network, observations, states.transpose(0, 1).flatten(1, 2), resets
+        )
         logits = logits.view(rows, slots, envs, -1).transpose(0, 1).flatten(0, 2)
         return logits, values.view(rows, slots, envs).transpose(0, 1).flatten()
 
@@ -219,7 +225,9 @@ def run_a3c_data(context: RunContext, loss: Loss = actor_critic_loss) -> None:
     check_batch(config)
     slots = agent.slots
     if context.serial and agent.transfer == "transitions":
-        slots = max(slots, agent.n_steps * config.env.num_envs)  # the learner's turn comes after the whole rollout
+        slots = max(
+            slots, agent.n_steps * config.env.num_envs
+        )  # the learner's turn comes after the whole rollout
 
     def exchange(model: Model) -> dict[str, Tensor]:
         slot = layout(model, config)

@@ -80,7 +80,9 @@ class GradientLearner(Learner):
         return self._sum, {}
 
     def state_dict(self) -> State:
-        taken = self._sum.clone() if self.versions else torch.zeros_like(self._sum)  # the last sum has been applied
+        taken = (
+            self._sum.clone() if self.versions else torch.zeros_like(self._sum)
+        )  # the last sum has been applied
         return super().state_dict() | {"sum": taken}
 
 

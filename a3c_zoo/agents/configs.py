@@ -30,17 +30,24 @@ class LossConfig(AgentConfig):
     gamma: float = Field(0.99, ge=0, le=1, description="discount of a reward per step")
     entropy_coefficient: float = Field(0.01, ge=0, description="weight of the entropy bonus in the loss")
     entropy_schedule: Literal["constant", "linear"] = Field(
-        "constant", description="linear: the entropy bonus falls to 0 over optimizer.schedule_steps (else run.steps)"
+        "constant",
+        description="linear: the entropy bonus falls to 0 over optimizer.schedule_steps (else run.steps)",
     )
     value_coefficient: float = Field(0.5, ge=0, description="weight of the value loss")
-    normalize_advantages: bool = Field(False, description="scale advantages to mean 0 and deviation 1 per update")
-    clip_rewards: bool = Field(False, description="clip rewards to ±1 in the loss; the environment's stay as they are")
+    normalize_advantages: bool = Field(
+        False, description="scale advantages to mean 0 and deviation 1 per update"
+    )
+    clip_rewards: bool = Field(
+        False, description="clip rewards to ±1 in the loss; the environment's stay as they are"
+    )
     reward_scale: Annotated[float, Field(gt=0)] | Literal["auto"] = Field(
         1.0,
         description="factor of every reward in the loss, before rewards are clipped; auto: 1 / the running standard "
         "deviation of the discounted return, and scaled rewards are limited to ±10; reported returns stay raw",
     )
-    squash_actions: bool = Field(False, description="squash Box actions to their bounds by tanh; false: clip them")
+    squash_actions: bool = Field(
+        False, description="squash Box actions to their bounds by tanh; false: clip them"
+    )
     initial_deviation: float = Field(
         1.0, gt=0, le=10, description="σ of Box actions before training, in half widths of the bounds"
     )
@@ -50,7 +57,9 @@ class LossConfig(AgentConfig):
         lt=1,
         description="correlation of the noise of Box actions from step to step in training; evaluations have none",
     )
-    loss_reduction: Literal["mean", "sum"] = Field("mean", description="how the samples of an update are combined")
+    loss_reduction: Literal["mean", "sum"] = Field(
+        "mean", description="how the samples of an update are combined"
+    )
 
     @property
     def acts_live(self) -> bool:
@@ -118,7 +127,9 @@ class LossConfig(AgentConfig):
 class A3CConfig(LossConfig):
     """Actor-critic with a rollout of `n_steps` per environment (Mnih et al. 2016)."""
 
-    gae_lambda: float = Field(1.0, ge=0, le=1, description="λ of GAE; 1: returns to the rollout's end, as in A3C")
+    gae_lambda: float = Field(
+        1.0, ge=0, le=1, description="λ of GAE; 1: returns to the rollout's end, as in A3C"
+    )
     update_samples: int | None = Field(
         None,
         ge=1,
@@ -139,15 +150,20 @@ class A3CConfig(LossConfig):
     )
     epochs: int = Field(1, ge=1, le=100, description="passes over a rollout; several need agent.clip_ratio")
     locking: Literal["none", "apply"] = Field(
-        "none", description="none: workers update the parameters at the same time; apply: one at a time, under a lock"
+        "none",
+        description="none: workers update the parameters at the same time; apply: one at a time, under a lock",
     )
 
     @model_validator(mode="after")
     def _passes(self) -> Self:
         if self.epochs > 1 and self.clip_ratio is None:
-            raise ValueError(f"epochs: {self.epochs} — several passes need a clip ratio: agent.clip_ratio=0.2")
+            raise ValueError(
+                f"epochs: {self.epochs} — several passes need a clip ratio: agent.clip_ratio=0.2"
+            )
         if self.segment_steps is not None and self.clip_ratio is None:
-            raise ValueError(f"segment_steps: {self.segment_steps} — segments need a clip ratio: agent.clip_ratio=0.2")
+            raise ValueError(
+                f"segment_steps: {self.segment_steps} — segments need a clip ratio: agent.clip_ratio=0.2"
+            )
         return self
 
     @property
@@ -208,7 +224,10 @@ class HandoverConfig(LossConfig):
         "parameters, which may change at any time",
     )
     slots: int = Field(
-        2, ge=1, le=1024, description="slots of each worker in the ring; a worker waits while all its slots are full"
+        2,
+        ge=1,
+        le=1024,
+        description="slots of each worker in the ring; a worker waits while all its slots are full",
     )
 
     @property
@@ -240,7 +259,9 @@ class A3CGradConfig(HandoverConfig):
     """Gradient parallelism: workers collect and differentiate, the learner applies."""
 
     n_steps: int = Field(8, ge=1, le=100_000, description="steps per environment in one rollout (T)")
-    gradients_per_update: int = Field(2, ge=1, le=1024, description="gradients that are added up for an update")
+    gradients_per_update: int = Field(
+        2, ge=1, le=1024, description="gradients that are added up for an update"
+    )
 
 
 class TextbookConfig(LossConfig):
@@ -256,9 +277,12 @@ class TextbookConfig(LossConfig):
     gamma: float = Field(0.95, ge=0, le=1, description="discount of a reward per step")
     entropy_coefficient: float = Field(0.0, ge=0, description="weight of the entropy bonus in the loss")
     value_coefficient: float = Field(0.1, ge=0, description="weight of the value loss")
-    loss_reduction: Literal["mean", "sum"] = Field("sum", description="how the samples of an update are combined")
+    loss_reduction: Literal["mean", "sum"] = Field(
+        "sum", description="how the samples of an update are combined"
+    )
     termination_reward: float | None = Field(
-        None, description="replaces the reward of a step that terminates an episode, in the loss; null: keep it"
+        None,
+        description="replaces the reward of a step that terminates an episode, in the loss; null: keep it",
     )
     normalize_returns: bool = Field(False, description="divide returns by their L2 norm over the rollout")
 
@@ -290,5 +314,8 @@ class MonteCarloConfig(TextbookConfig):
     whole_episodes: ClassVar[bool] = True
 
     n_steps: int = Field(
-        1000, ge=1, le=1_000_000, description="largest number of steps of an episode, for which memory is reserved"
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="largest number of steps of an episode, for which memory is reserved",
     )

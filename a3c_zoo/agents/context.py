@@ -56,7 +56,9 @@ class AgentState(ActingState):
     workers: list[State]
     reward_statistics: InstanceOf[Tensor] | None = None
 
-    def copy_to(self, parameters: Tensor, counters: Tensor, observed: Tensor | None, rewarded: Tensor | None) -> None:
+    def copy_to(
+        self, parameters: Tensor, counters: Tensor, observed: Tensor | None, rewarded: Tensor | None
+    ) -> None:
         """Copies parameters, counts, and the statistics of observations and rewards, if any, into those of a run."""
         parameters.copy_(self.model.parameters)
         counters.copy_(self.counters)
@@ -126,16 +128,24 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
             saved = from_plain(AgentState, context.checkpoint, "agent")
         else:
             acting = from_plain(ActingState, context.checkpoint, "agent")
-            Counters(counters).row(0)[[STEPS, UPDATES, EPISODES]] = counts.steps, counts.updates, context.episodes
+            Counters(counters).row(0)[[STEPS, UPDATES, EPISODES]] = (
+                counts.steps,
+                counts.updates,
+                context.episodes,
+            )
             check_spaces(Spaces.from_state_dict(acting.model.spaces), spaces, context.entry.name)
             model = acting.model.adopted(num_members)
             saved = AgentState(model, resumes=acting.resumes, optimizer={}, counters=counters, workers=[])
         saved.model.check(spaces, context.network, config, num_members)
         fitting(saved.counters, counters, "agent.counters")
         if saved.reward_statistics is not None:
-            fitting(saved.reward_statistics, RewardStatistics.zeros(num_members, 1), "agent.reward_statistics")
+            fitting(
+                saved.reward_statistics, RewardStatistics.zeros(num_members, 1), "agent.reward_statistics"
+            )
         if len(saved.workers) not in (0, num_members):
-            raise RunDirectoryError(f"agent.workers has {len(saved.workers)} states there, {num_members} here")
+            raise RunDirectoryError(
+                f"agent.workers has {len(saved.workers)} states there, {num_members} here"
+            )
     return saved
 
 

@@ -64,7 +64,9 @@ class HandoverWorker(RolloutWorker):
         self.on_tick_of_updates()  # the learner stops last
         if self._works_in_turn and self._ring.is_full(self.rank):  # the learner's turn comes after this one's
             name = self.context.config.agent_name
-            raise PluginError(f"agent '{name}' fills more slots in a worker's turn than `agent.slots` has; raise it")
+            raise PluginError(
+                f"agent '{name}' fills more slots in a worker's turn than `agent.slots` has; raise it"
+            )
 
     def commit(self, slot: dict[str, Tensor]) -> None:
         """Hands over the claimed slot, marked with the version of the worker's parameters."""
@@ -160,7 +162,9 @@ class Learner(Member):
         return report
 
 
-def make_ring(workers: int, slots: int, layout: Layout, batch_slots: int, is_shared: bool) -> dict[str, Tensor]:
+def make_ring(
+    workers: int, slots: int, layout: Layout, batch_slots: int, is_shared: bool
+) -> dict[str, Tensor]:
     """Returns the memory of the ring: every field of the layout `[workers, slots, *shape]`, and two counters.
 
     Args:

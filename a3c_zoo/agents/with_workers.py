@@ -10,7 +10,15 @@ from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
 
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
-from a3c_zoo.agents.context import ActingState, AgentState, OnTick, State, WorkerContext, agent_state, worker_context
+from a3c_zoo.agents.context import (
+    ActingState,
+    AgentState,
+    OnTick,
+    State,
+    WorkerContext,
+    agent_state,
+    worker_context,
+)
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError, PluginError, type_and_message
 from a3c_zoo.learning.counters import Counters
@@ -48,7 +56,9 @@ def agent_config(context: RunContext, kind: type[AnyLossConfig]) -> AnyLossConfi
             f"{kind.__name__}"
         )
     if config.network is None or config.optimizer is None:
-        raise PluginError(f"agent '{config.agent_name}': its AgentEntry.sections must have network and optimizer")
+        raise PluginError(
+            f"agent '{config.agent_name}': its AgentEntry.sections must have network and optimizer"
+        )
     return config.agent
 
 
@@ -93,7 +103,10 @@ def train(
     check_outputs(model, context.network)
     exchanged = exchange(model) if exchange else None
     shared = worker_context(context, model, exchanged, learner is not None, saved, loss)
-    factory = worker if learner is None else partial(build, (worker, learner))
+    if learner is None:
+        factory = worker
+    else:
+        factory = partial(build, (worker, learner))
     states = saved.workers if saved else None
     if crew is None:
         made = _crew(context, factory, shared, learner is not None, states)
@@ -144,7 +157,10 @@ def check_schedule(config: Config) -> None:
     is_rate = config.optimizer.schedule == "linear"
     is_entropy = config.agent.entropy_schedule == "linear"
     if (is_rate or is_entropy) and not (config.optimizer.schedule_steps or config.run.steps):
-        key = "optimizer.schedule" if is_rate else "agent.entropy_schedule"
+        if is_rate:
+            key = "optimizer.schedule"
+        else:
+            key = "agent.entropy_schedule"
         raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
 
 
@@ -156,8 +172,13 @@ def check_live(config: Config) -> None:
     device = config.run.device
     if not config.agent.acts_live or (precision == "float32" and device == "cpu"):
         return
-    cure = "-o agent.pull=rollout, or " if isinstance(config.agent, HandoverConfig) else ""
-    cure += " ".join(["-o network.precision=float32"] * (precision != "float32") + ["--device cpu"] * (device != "cpu"))
+    if isinstance(config.agent, HandoverConfig):
+        cure = "-o agent.pull=rollout, or "
+    else:
+        cure = ""
+    cure += " ".join(
+        ["-o network.precision=float32"] * (precision != "float32") + ["--device cpu"] * (device != "cpu")
+    )
     raise ConfigError(
         f"agent '{config.agent_name}' acts with the shared parameters, float32 in the CPU's memory, but its "
         f"network computes in {precision} on {device}: {cure}"
@@ -165,7 +186,11 @@ def check_live(config: Config) -> None:
 
 
 def _crew(
-    context: RunContext, worker: WorkerFactory, shared: WorkerContext, has_learner: bool, states: list[State] | None
+    context: RunContext,
+    worker: WorkerFactory,
+    shared: WorkerContext,
+    has_learner: bool,
+    states: list[State] | None,
 ) -> Crew:
     run = context.config.run
     if context.serial:
@@ -218,7 +243,9 @@ def _snapshot(model: Model, shared: WorkerContext, crew: Crew) -> Snapshot:
     )
 
 
-def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:
+def load(
+    entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]
+) -> ModelPolicy:
     """Rebuilds the policy of a checkpoint; `AgentEntry.load` of every agent with workers."""
     assert network is not None
     saved = from_plain(ActingState, state, "agent").model

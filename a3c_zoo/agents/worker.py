@@ -61,7 +61,9 @@ def make_env(context: RunContext | WorkerContext, rank: int = 0) -> VectorEnv[An
         ZooError: the environment cannot be made, or it is not a VectorEnv; the message has its name.
     """
     config = context.config
-    return make_vector_env(context.entry, config.env, config.env.num_envs, seed_for(config.run.seed, SEED_ENV, rank))
+    return make_vector_env(
+        context.entry, config.env, config.env.num_envs, seed_for(config.run.seed, SEED_ENV, rank)
+    )
 
 
 class Member:
@@ -186,7 +188,8 @@ class RolloutWorker(Member):
             on_tick,
             agent.cut_at_end,
             start,
-            agent.keeps_outputs and start is None,  # with a core, one pass over the rollout computes them anew
+            agent.keeps_outputs
+            and start is None,  # with a core, one pass over the rollout computes them anew
             agent.noise_correlation,
         )
         if agent.acts_live:
@@ -208,7 +211,9 @@ class RolloutWorker(Member):
             self.model.pull_statistics(self.context.observation_statistics)
             self.model.buffers.pull(self.context.buffers)
         else:
-            self.model.pull(self.context.parameters, self.context.observation_statistics, self.context.buffers)
+            self.model.pull(
+                self.context.parameters, self.context.observation_statistics, self.context.buffers
+            )
         self.updates_at_pull = self.counters.updates
 
     def collect(self) -> Rollout:
@@ -341,7 +346,9 @@ class Applier:
         if self._own_moments is None:
             return {}
         if place := not_finite(self._own_moments):
-            raise DivergedError(f"the moment {place} of a worker has numbers that are not finite: training diverged")
+            raise DivergedError(
+                f"the moment {place} of a worker has numbers that are not finite: training diverged"
+            )
         return {"optimizer": {name: tensor.clone() for name, tensor in self._own_moments.items()}}
 
 

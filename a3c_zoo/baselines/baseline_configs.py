@@ -35,7 +35,9 @@ class SB3Config(AgentConfig):
         None, description="activation function (activation_fn); null: SB3's default"
     )
     learning_rate: float = Field(7e-4, gt=0, le=10, description="initial learning rate")
-    learning_rate_schedule: Schedule = Field("constant", description="linear: falls to 0 over agent.schedule_steps")
+    learning_rate_schedule: Schedule = Field(
+        "constant", description="linear: falls to 0 over agent.schedule_steps"
+    )
     schedule_steps: int | None = Field(
         None, ge=1, description="length of linear schedules in agent steps; null: the budget `run.steps`"
     )
@@ -74,7 +76,9 @@ class SB3OnPolicyConfig(SB3Config):
     gae_lambda: float = Field(1.0, ge=0, le=1, description="λ of GAE, 0 to 1")
     ent_coef: float = Field(0.0, ge=0, description="weight of the entropy bonus in the loss")
     vf_coef: float = Field(0.5, ge=0, description="weight of the value loss")
-    normalize_advantage: bool = Field(False, description="scale advantages to mean 0 and deviation 1 in each update")
+    normalize_advantage: bool = Field(
+        False, description="scale advantages to mean 0 and deviation 1 in each update"
+    )
     use_sde: bool = Field(False, description="state-dependent exploration of continuous actions")
     sde_sample_freq: int = Field(
         -1, ge=-1, description="steps between two samples of the noise of use_sde; -1: one sample per rollout"
@@ -93,7 +97,8 @@ class SB3A2CConfig(SB3OnPolicyConfig):
     use_rms_prop: bool = Field(True, description="true: RMSprop; false: Adam")
     rms_prop_eps: float = Field(1e-5, gt=0, description="RMSprop: ε, added to the root of the mean square")
     rms_prop_tf_like: bool = Field(
-        False, description="RMSprop as in TensorFlow (RMSpropTFLike): ε under the root, mean square starts at 1"
+        False,
+        description="RMSprop as in TensorFlow (RMSpropTFLike): ε under the root, mean square starts at 1",
     )
 
 
@@ -105,11 +110,17 @@ class SB3PPOConfig(SB3OnPolicyConfig):
     learning_rate: float = Field(3e-4, gt=0, le=10, description="initial learning rate")
     n_steps: int = Field(2048, ge=1, le=1_000_000, description="steps per environment in one rollout")
     gae_lambda: float = Field(0.95, ge=0, le=1, description="λ of GAE, 0 to 1")
-    normalize_advantage: bool = Field(True, description="scale advantages to mean 0 and deviation 1 in each minibatch")
+    normalize_advantage: bool = Field(
+        True, description="scale advantages to mean 0 and deviation 1 in each minibatch"
+    )
     batch_size: int = Field(64, ge=1, description="samples of a minibatch")
     n_epochs: int = Field(10, ge=1, le=10_000, description="number of passes over each rollout")
-    clip_range: float = Field(0.2, gt=0, description="largest distance from 1 of the ratio of new to old probabilities")
-    clip_range_schedule: Schedule = Field("constant", description="linear: falls to 0 over agent.schedule_steps")
+    clip_range: float = Field(
+        0.2, gt=0, description="largest distance from 1 of the ratio of new to old probabilities"
+    )
+    clip_range_schedule: Schedule = Field(
+        "constant", description="linear: falls to 0 over agent.schedule_steps"
+    )
     target_kl: float | None = Field(
         None, gt=0, description="stop the passes over a rollout at this KL divergence; null: never"
     )
@@ -132,7 +143,9 @@ class RecurrentPPOConfig(SB3PPOConfig):
     lstm_hidden_size: int = Field(256, ge=1, le=65_536, description="units of each LSTM")
     n_lstm_layers: int = Field(1, ge=1, le=100, description="layers of each LSTM")
     enable_critic_lstm: bool = Field(True, description="the value has an LSTM of its own")
-    shared_lstm: bool = Field(False, description="the value reads the policy's LSTM; needs enable_critic_lstm: false")
+    shared_lstm: bool = Field(
+        False, description="the value reads the policy's LSTM; needs enable_critic_lstm: false"
+    )
 
 
 class SB3DQNConfig(SB3Config):
@@ -140,14 +153,22 @@ class SB3DQNConfig(SB3Config):
 
     algorithm = "stable_baselines3:DQN"
 
-    net_arch: Widths | None = Field(None, description="widths of the hidden layers; null: SB3's default")  # one network
+    net_arch: Widths | None = Field(
+        None, description="widths of the hidden layers; null: SB3's default"
+    )  # one network
     learning_rate: float = Field(1e-4, gt=0, le=10, description="initial learning rate")
     max_grad_norm: float = Field(10.0, gt=0, description="largest L2 norm of the gradient")
-    buffer_size: int = Field(1_000_000, ge=1, le=1_000_000_000, description="agent steps that the replay buffer holds")
+    buffer_size: int = Field(
+        1_000_000, ge=1, le=1_000_000_000, description="agent steps that the replay buffer holds"
+    )
     learning_starts: int = Field(100, ge=0, description="agent steps with random actions before it learns")
     batch_size: int = Field(32, ge=1, description="samples of an update")
-    tau: float = Field(1.0, gt=0, le=1, description="part of the target network that each change replaces, 0 to 1")
-    train_freq: int = Field(4, ge=1, le=1_000_000, description="steps per environment between two rounds of updates")
+    tau: float = Field(
+        1.0, gt=0, le=1, description="part of the target network that each change replaces, 0 to 1"
+    )
+    train_freq: int = Field(
+        4, ge=1, le=1_000_000, description="steps per environment between two rounds of updates"
+    )
     gradient_steps: int = Field(
         1,
         ge=-1,
@@ -158,9 +179,14 @@ class SB3DQNConfig(SB3Config):
         10_000, ge=1, description="agent steps between two changes of the target network"
     )
     exploration_fraction: float = Field(
-        0.1, gt=0, le=1, description="part of agent.schedule_steps over which the share of random actions falls, 0 to 1"
+        0.1,
+        gt=0,
+        le=1,
+        description="part of agent.schedule_steps over which the share of random actions falls, 0 to 1",
     )
-    exploration_initial_eps: float = Field(1.0, ge=0, le=1, description="share of random actions at the start")
+    exploration_initial_eps: float = Field(
+        1.0, ge=0, le=1, description="share of random actions at the start"
+    )
     exploration_final_eps: float = Field(0.05, ge=0, le=1, description="share of random actions at the end")
 
     @property
@@ -177,7 +203,9 @@ class SB3DQNConfig(SB3Config):
 class RandomConfig(AgentConfig):
     """Keys of random actions."""
 
-    n_steps: int = Field(32, ge=1, le=100_000, description="steps per environment between two checks of the budgets")
+    n_steps: int = Field(
+        32, ge=1, le=100_000, description="steps per environment between two checks of the budgets"
+    )
 
     @property
     def rollout_steps(self) -> int:

@@ -54,7 +54,9 @@ class RandomWorker:
         episodes = self._collector.collect(self._network)
         steps = int(self._steps) + self._collector.rollout.valid.sum(axis=1).cumsum()
         now = time.monotonic()
-        self._report.episodes += [Episode(e.episode_return, e.length, int(steps[e.row]), now, 0) for e in episodes]
+        self._report.episodes += [
+            Episode(e.episode_return, e.length, int(steps[e.row]), now, 0) for e in episodes
+        ]
         self._steps[0] = int(steps[-1])
 
     def finish(self) -> None:
@@ -114,12 +116,19 @@ def run(context: RunContext) -> None:
     crew = SerialCrew(worker, None, 1, states, cuts_rollouts=context.cuts_rollouts)
 
     def state() -> dict[str, Any]:
-        return {"spaces": spaces.state_dict(), "session": resumes, "steps": int(steps), "workers": crew.states()}
+        return {
+            "spaces": spaces.state_dict(),
+            "session": resumes,
+            "steps": int(steps),
+            "workers": crew.states(),
+        }
 
     supervise(crew, context, Snapshot(state, counts=lambda: Report(steps=int(steps))))
 
 
-def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> ModelPolicy:
+def load(
+    entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]
+) -> ModelPolicy:
     """Returns the policy of a checkpoint; `AgentEntry.load`."""
     spaces = Spaces.from_state_dict(state["spaces"])
     return ModelPolicy(spaces, UniformNetwork(spaces.actions.num_logits), config.run.seed)

@@ -50,7 +50,14 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from a3c_zoo.baselines.baseline_configs import SB3Config, SB3DQNConfig
-from a3c_zoo.baselines.sb3_model import SB3Policy, build_model, kept_by_monitors, make_stack, restore, saved_state
+from a3c_zoo.baselines.sb3_model import (
+    SB3Policy,
+    build_model,
+    kept_by_monitors,
+    make_stack,
+    restore,
+    saved_state,
+)
 from a3c_zoo.baselines.torch_threads import seconds_of_a_rollout, torch_threads
 
 #: SB3's name of a metric → the agents' name, and the factor between them.
@@ -97,10 +104,14 @@ class RunCallback(BaseCallback):
             counts=lambda: Report(steps=model.num_timesteps, updates=self._updates),
         )
         model.policy.optimizer.register_step_post_hook(self._count_update)
-        self._first_step = self._next_pause = 0  # steps before the rollout; steps at which the run may have to act
+        self._first_step = self._next_pause = (
+            0  # steps before the rollout; steps at which the run may have to act
+        )
         self.episodes: list[Episode] = []
         self.settings = LibrarySettings.now()
-        self._lengths = np.zeros(context.config.env.num_envs, np.int64)  # agent steps of the unfinished episodes
+        self._lengths = np.zeros(
+            context.config.env.num_envs, np.int64
+        )  # agent steps of the unfinished episodes
         self._kept = kept_by_monitors(model)
         self._next_report_s = 0.0
 
@@ -231,8 +242,12 @@ def _number_of_threads(context: RunContext, model: BaseAlgorithm) -> int:
         return torch.get_num_threads()
     number = min(seconds, key=lambda threads: seconds[threads])
     measured = ", ".join(f"{taken:.2g} s with {threads}" for threads, taken in seconds.items())
-    text = f"torch computes with {number} thread{'s' * (number > 1)}; a rollout and its updates take {measured}"
-    context.event("torch_threads", text, threads=number, seconds={str(key): each for key, each in seconds.items()})
+    text = (
+        f"torch computes with {number} thread{'s' * (number > 1)}; a rollout and its updates take {measured}"
+    )
+    context.event(
+        "torch_threads", text, threads=number, seconds={str(key): each for key, each in seconds.items()}
+    )
     return number
 
 
@@ -256,7 +271,9 @@ def _check_memory(entry: EnvEntry, config: Config) -> None:
     if isinstance(agent, SB3DQNConfig):
         observation = spec.dtype.itemsize * prod(spec.shape)
         subject = f"a replay buffer of {agent.buffer_size:,} steps needs"
-        check_fits(subject, 2 * agent.buffer_size * observation, "two observations a step", "agent.buffer_size")
+        check_fits(
+            subject, 2 * agent.buffer_size * observation, "two observations a step", "agent.buffer_size"
+        )
         return
     if config.run.device == "cpu":
         on_cpu = agent.updates(num_envs)[1]
@@ -265,7 +282,9 @@ def _check_memory(entry: EnvEntry, config: Config) -> None:
     check_memory(spec, workers=1, num_envs=num_envs, stored_steps=agent.rollout_steps, update_samples=on_cpu)
 
 
-def load(entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]) -> SB3Policy:
+def load(
+    entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]
+) -> SB3Policy:
     """Returns the policy of a checkpoint; `AgentEntry.load`. One environment is made, to read its spaces."""
     # These keys do not change the policy. The smallest values that SB3 accepts keep its buffers small.
     keys = ("n_steps", "batch_size", "buffer_size")

@@ -106,7 +106,9 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     wrappers = load_wrappers(config.env)
     if wrappers and (entry.factory is not None or any(wrapper.takes_vectors for wrapper in wrappers)):
         raise ConfigError("env.stack: own — SB3's environments take no env.wrappers here; set env.stack=zoo")
-    if "NoFrameskip-v" in (entry.gym_id or ""):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
+    if "NoFrameskip-v" in (
+        entry.gym_id or ""
+    ):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
         return _make_atari_stack(entry, config.env, num_envs, seed, clip)
     if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
         _refuse_changed(entry, config.env, given)
@@ -115,13 +117,17 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     else:
         kwargs = {}
 
-    def make(**kwargs: Any) -> Env[Any, Any]:  # SB3 puts its monitor around it, and `wrapper_class` around both
+    def make(
+        **kwargs: Any,
+    ) -> Env[Any, Any]:  # SB3 puts its monitor around it, and `wrapper_class` around both
         wrapped: Env[Any, Any] = wrap_all(gymnasium.make(env_id, **kwargs), wrappers)
         return wrapped
 
     wrapper_class = ClipRewardEnv if clip else None
     with faults_of(entry):
-        env = make_vec_env(make if wrappers else env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class)
+        env = make_vec_env(
+            make if wrappers else env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class
+        )
     if np.any(start := getattr(env.action_space, "start", 0)):
         env.close()
         raise ConfigError(
@@ -131,7 +137,9 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     return env
 
 
-def _make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool) -> VecEnv:
+def _make_atari_stack(
+    entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool
+) -> VecEnv:
     """Makes `make_atari_env`, `VecFrameStack` and `VecTransposeImage`, combined as in RL Zoo.
 
     The monitors are below the wrappers that end episodes at lost lives and clip rewards. So the monitors'
@@ -146,11 +154,15 @@ def _make_atari_stack(entry: EnvEntry, config: EnvConfig, num_envs: int, seed: i
         ) from error
     assert entry.own_id is not None
     given = config.factory_kwargs()
-    given.pop("fire_after_life_loss", None)  # SB3's wrapper always fires; the key is for evaluations on the zoo's games
+    given.pop(
+        "fire_after_life_loss", None
+    )  # SB3's wrapper always fires; the key is for evaluations on the zoo's games
     _refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
     with faults_of(entry):
-        env = make_atari_env(entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards})
+        env = make_atari_env(
+            entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards}
+        )
     return VecTransposeImage(VecFrameStack(env, given.get("frame_stack", 4)))
 
 
@@ -158,10 +170,14 @@ def _refuse_changed(entry: EnvEntry, config: EnvConfig, keys: Collection[str]) -
     """Raises ConfigError if one of these keys, which SB3's environments do not have, is not at its default."""
     for name in sorted(keys):
         if getattr(config, name) != type(config).model_fields[name].get_default(call_default_factory=True):
-            raise ConfigError(f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo")
+            raise ConfigError(
+                f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo"
+            )
 
 
-def build_model(entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, device: str = "cpu") -> BaseAlgorithm:
+def build_model(
+    entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, device: str = "cpu"
+) -> BaseAlgorithm:
     """Builds the algorithm of the `agent` section. A seed seeds torch, NumPy and `random`, as in SB3.
 
     Raises:
@@ -172,7 +188,9 @@ def build_model(entry: EnvEntry, config: Config, env: VecEnv, seed: int | None, 
     arguments = agent.model_dump(exclude=NOT_SB3)
     linear = [key for key in SCHEDULES if arguments.pop(key, None) == "linear"]
     algorithm: type[BaseAlgorithm] = load_object(agent.algorithm)
-    needs_steps = [f"{key}: linear" for key in linear] + ["exploration_fraction"] * isinstance(agent, SB3DQNConfig)
+    needs_steps = [f"{key}: linear" for key in linear] + ["exploration_fraction"] * isinstance(
+        agent, SB3DQNConfig
+    )
     steps = agent.schedule_steps or config.run.steps or 0
     if needs_steps and not steps:
         raise ConfigError(f"agent.{needs_steps[0]} — needs agent.schedule_steps, or a budget: --steps N")
@@ -257,7 +275,9 @@ def restore(model: BaseAlgorithm, state: Mapping[str, Any]) -> None:
         for name, each in _running_statistics(model).items():
             saved = state["normalize"][name]
             like = torch.tensor(each.mean)
-            each.mean, each.var = (fitting(saved[key], like, f"{name}.{key}").numpy() for key in ("mean", "var"))
+            each.mean, each.var = (
+                fitting(saved[key], like, f"{name}.{key}").numpy() for key in ("mean", "var")
+            )
             each.count = float(saved["count"])
         if isinstance(model, DQN):
             model._n_calls = int(state["n_calls"])
@@ -347,7 +367,9 @@ class SB3Policy:
     def _checked(self, observation: Any) -> NDArray[Any]:
         try:
             if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
-                raise ValueError("not an observation, but what a Gymnasium reset() returns: (observation, info)")
+                raise ValueError(
+                    "not an observation, but what a Gymnasium reset() returns: (observation, info)"
+                )
             array = np.asarray(observation)
             if array.dtype.kind not in "biuf":
                 raise ValueError(f"an observation of {type(observation).__name__} is not made of numbers")

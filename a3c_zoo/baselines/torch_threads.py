@@ -65,7 +65,9 @@ def seconds_of_a_rollout(model: BaseAlgorithm, agent: SB3Config) -> dict[int, fl
         learning().backward()  # type: ignore[no-untyped-call]
 
     with lent_generator():  # acting samples actions
-        while len(turns) < ROUNDS and (not turns or max(turns[-1].values()) < CLEAR * min(turns[-1].values())):
+        while len(turns) < ROUNDS and (
+            not turns or max(turns[-1].values()) < CLEAR * min(turns[-1].values())
+        ):
             turns.append({})
             for threads in (1, most):
                 with torch_threads(threads):

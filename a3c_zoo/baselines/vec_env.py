@@ -33,7 +33,14 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvS
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError
-from a3c_zoo.learning.autoreset import Autoreset, EpisodeOver, NextStep, autoreset_mode, autoreset_of, episode_over
+from a3c_zoo.learning.autoreset import (
+    Autoreset,
+    EpisodeOver,
+    NextStep,
+    autoreset_mode,
+    autoreset_of,
+    episode_over,
+)
 from a3c_zoo.learning.collector import EpisodeAccounts
 from a3c_zoo.learning.contract import CheckedEnvironment, is_finite
 from a3c_zoo.learning.environments import faults_of, make_vector_env
@@ -68,7 +75,9 @@ class ZooVecEnv(VecEnv):
         ConfigError: observations are dictionaries or tuples.
     """
 
-    def __init__(self, envs: Sequence[VectorEnv[Any, Any, Any]], name: str, clip_rewards: bool = False) -> None:
+    def __init__(
+        self, envs: Sequence[VectorEnv[Any, Any, Any]], name: str, clip_rewards: bool = False
+    ) -> None:
         self.envs = list(envs)
         self._name = name
         self._clip_rewards = clip_rewards

@@ -96,7 +96,10 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
             sets = list_sets(registry)
     except ZooError:  # an unknown environment, which the command itself reports; or one of a module to import
         sets = []
-    names = {f"{each.plugin}/{each.name}" if "/" in incomplete else each.name: each.source for each in reversed(sets)}
+    names = {
+        f"{each.plugin}/{each.name}" if "/" in incomplete else each.name: each.source
+        for each in reversed(sets)
+    }
     items = matching(names, incomplete)
     return items or [CompletionItem(incomplete, type="file")]
 
@@ -108,7 +111,9 @@ def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     registry = get_registry()
     try:
         entry = registry.env(_typed_env(ctx) or "", is_trusted=False)
-        rows = describe(resolve_config(registry, entry, registry.agent(ctx.params.get("agent") or entry.default_agent)))
+        rows = describe(
+            resolve_config(registry, entry, registry.agent(ctx.params.get("agent") or entry.default_agent))
+        )
     except ZooError:  # an unknown environment or agent; the command itself reports it
         return []
     described = {f"{row.key}=": row.description for row in rows}
@@ -134,7 +139,9 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
         runs = run_paths(Path(ctx.params.get("runs_dir") or "runs"))
     except ZooError:  # a directory that cannot be read; the command itself reports it
         runs = []
-    names = {str(run): "" for run in runs if printable(str(run)) == str(run)}  # a line end would end the shell's item
+    names = {
+        str(run): "" for run in runs if printable(str(run)) == str(run)
+    }  # a line end would end the shell's item
     return matching(names, incomplete) or [CompletionItem(incomplete, type="dir")]
 
 
@@ -176,7 +183,9 @@ trust_option: Callable[[_Command], _Command] = click.option(
 
 #: Options of commands that resolve a configuration: `agent`, `hyperparams` and `overrides`.
 configuration_options: Callable[[_Command], _Command] = together(
-    click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Agent.  [default: the environment's]"),
+    click.option(
+        "--agent", metavar="NAME", shell_complete=complete_agent, help="Agent.  [default: the environment's]"
+    ),
     click.option(
         "--hyperparams",
         metavar="SET|FILE",
@@ -212,11 +221,16 @@ agent_of_env_option: Callable[[_Command], _Command] = click.option(
 playing_options: Callable[[_Command], _Command] = together(
     agent_of_env_option,
     click.option(
-        "--deterministic/--stochastic", default=False, help="Most probable or sampled actions.  [default: --stochastic]"
+        "--deterministic/--stochastic",
+        default=False,
+        help="Most probable or sampled actions.  [default: --stochastic]",
     ),
     checkpoint_option,
     click.option(
-        "--seed", type=click.IntRange(0), metavar="N", help="Seed of the episodes and actions.  [default: the run's]"
+        "--seed",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Seed of the episodes and actions.  [default: the run's]",
     ),
 )
 
@@ -252,7 +266,10 @@ def _styled(cell: str | tuple[str, str]) -> tuple[str, str]:
 
 
 def print_fitted(
-    header: Sequence[str], rows: Iterable[Sequence[str | tuple[str, str]]], unbroken: str, title: str | None = None
+    header: Sequence[str],
+    rows: Iterable[Sequence[str | tuple[str, str]]],
+    unbroken: str,
+    title: str | None = None,
 ) -> None:
     """Prints a table that fits the terminal; long cells are wrapped, mostly between words, except in `unbroken`.
 
@@ -264,7 +281,9 @@ def print_fitted(
 
     console = Console()
     texts = [[Text(printable(text), style) for text, style in map(_styled, row)] for row in rows]
-    named = Text(printable(title), "bold") if title else None  # a plain text would be markup, with :emoji: in it
+    named = (
+        Text(printable(title), "bold") if title else None
+    )  # a plain text would be markup, with :emoji: in it
     table = Table(title=named, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = [[name, *(row[n].plain for row in texts)] for n, name in enumerate(header)]
     place = header.index(unbroken)
@@ -285,7 +304,9 @@ def fitted_widths(columns: Sequence[Sequence[str]], unbroken: int, width: int) -
     unbroken: the column that keeps its width. width: of the terminal; each column is followed by two blanks.
     """
     widths = [max(map(len, cells)) for cells in columns]
-    least = [min(NARROWEST, max(len(word) for cell in cells for word in (*cell.split(), ""))) for cells in columns]
+    least = [
+        min(NARROWEST, max(len(word) for cell in cells for word in (*cell.split(), ""))) for cells in columns
+    ]
     least[unbroken] = widths[unbroken]
     room = width - 2 * len(columns)
     while sum(widths) > room and (loose := [n for n, size in enumerate(widths) if size > least[n]]):
@@ -300,7 +321,9 @@ def terminal_width() -> int:
     return sys.maxsize
 
 
-def print_sentences(text: str, to_stderr: bool = False, colours: Mapping[str, str] = MappingProxyType({})) -> None:
+def print_sentences(
+    text: str, to_stderr: bool = False, colours: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Prints sentences, on a terminal with line ends between words. Elsewhere they stay whole.
 
     colours: line → its colour.
@@ -314,7 +337,10 @@ def print_sentences(text: str, to_stderr: bool = False, colours: Mapping[str, st
             textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
             for line in lines
         ]
-    styled = [click.style(line, fg=each, bold=True) if each else line for line, each in zip(lines, chosen, strict=True)]
+    styled = [
+        click.style(line, fg=each, bold=True) if each else line
+        for line, each in zip(lines, chosen, strict=True)
+    ]
     click.echo("\n".join(styled), err=to_stderr)
 
 

@@ -45,7 +45,9 @@ def parse_seeds(text: str) -> Sequence[int]:
     """Returns the seeds of a list such as `3,7,11`, or 1 to 5 for `5`; for `type=` of an option."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts) or parts == ["0"]:
-        raise click.BadParameter(f"'{text}' is neither a number of seeds nor a list of seeds; write 10, or 3,7,11")
+        raise click.BadParameter(
+            f"'{text}' is neither a number of seeds nor a list of seeds; write 10, or 3,7,11"
+        )
     numbers = tuple(map(int, parts))
     return numbers if len(numbers) > 1 else range(1, min(numbers[0], 1_000_000) + 1)  # a plan refuses so many
 
@@ -77,7 +79,12 @@ def parse_seeds(text: str) -> Sequence[int]:
     '"[NAME=]AGENT[:SET] [-o KEY=VALUE]...". SET is a set or a file. With --from: only runs with these settings.',
 )
 @click.option(
-    "--seeds", type=parse_seeds, default="5", show_default=True, metavar="N|LIST", help="1 to N, or a list: 3,7."
+    "--seeds",
+    type=parse_seeds,
+    default="5",
+    show_default=True,
+    metavar="N|LIST",
+    help="1 to N, or a list: 3,7.",
 )
 @click.option(
     "--until-decided",
@@ -96,10 +103,16 @@ def parse_seeds(text: str) -> Sequence[int]:
     help="The main question, which the report answers first; name it before you have seen a run.",
 )
 @click.option(
-    "--steps", type=click.IntRange(1), metavar="N", help="Agent steps of each run.  [default: the environment's]"
+    "--steps",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Agent steps of each run.  [default: the environment's]",
 )
 @click.option(
-    "--time-limit", type=parse_seconds, metavar="90s|10m|2h", help="Training time of each run, in place of steps."
+    "--time-limit",
+    type=parse_seconds,
+    metavar="90s|10m|2h",
+    help="Training time of each run, in place of steps.",
 )
 @click.option(
     "--episodes",
@@ -127,13 +140,21 @@ def parse_seeds(text: str) -> Sequence[int]:
     metavar="DIR",
     help="Folder of the report.  [default: a new one in comparisons]",
 )
-@click.option("--reuse/--no-reuse", default=True, help="Use finished runs with the same settings.  [default: --reuse]")
+@click.option(
+    "--reuse/--no-reuse", default=True, help="Use finished runs with the same settings.  [default: --reuse]"
+)
 @engine_options
 @trust_option
 @click.option("--yes", is_flag=True, help="Do not ask before training.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
 def command(
-    sources: tuple[Path, ...], episodes: int, trust: bool, yes: bool, as_json: bool, out: Path | None, **options: Any
+    sources: tuple[Path, ...],
+    episodes: int,
+    trust: bool,
+    yes: bool,
+    as_json: bool,
+    out: Path | None,
+    **options: Any,
 ) -> int:
     """Train agents and baselines on ENV, several seeds each, evaluate them alike, and write a report.
 
@@ -184,7 +205,9 @@ def command(
         plan, rule = make_plan_and_rule(**options, host=engine.host())
         print_sentences(_announce(plan, rule, episodes), to_stderr=as_json)
         try:
-            plan = rehearse_plan(plan, rule, episodes, engine.slots, partial(print_sentences, to_stderr=as_json))
+            plan = rehearse_plan(
+                plan, rule, episodes, engine.slots, partial(print_sentences, to_stderr=as_json)
+            )
         except KeyboardInterrupt:
             click.echo("Stopped. No run has begun.", err=True)
             return INTERRUPTED
@@ -224,7 +247,9 @@ def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, .
 def _refuse_options_of_training(context: click.Context) -> None:
     training = {"baselines", "seeds", "steps", "time_limit", "episodes", "reuse", "runs_dir"}
     training |= {"until_decided", "max_seeds", "engine", "address", "engine_option"}
-    given = [param.opts[0] for param in context.command.params if param.name in training and is_typed(param.name)]
+    given = [
+        param.opts[0] for param in context.command.params if param.name in training and is_typed(param.name)
+    ]
     if given:
         raise ZooError(f"--from only reads runs; leave out {', '.join(given)}")
 
@@ -249,7 +274,9 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     for why, count in Counter(plan.outdated.values()).items():
         lines.append(f"{count} finished run{'s are' if count > 1 else ' is'} not used again: {why}")
     if rule is not None:
-        lines.append(f"blocks of {rule.block} seeds, {seeds} at most, until each of {len(rule.pairs)} pairs is decided")
+        lines.append(
+            f"blocks of {rule.block} seeds, {seeds} at most, until each of {len(rule.pairs)} pairs is decided"
+        )
     if any(run.schedule_steps for run in plan.runs):
         lines.append(plan.schedules)
     most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} episodes at most"

@@ -28,9 +28,14 @@ engine_options = together(
         shell_complete=_complete_engine,
         help="What trains and evaluates: a3c-zoo list engines.",
     ),
-    click.option("--address", metavar="ADDRESS", help="The engine's machines, such as HOST:PORT of a cluster."),
     click.option(
-        "--engine-option", multiple=True, metavar="KEY=VALUE", help="A setting of the engine; may be repeated."
+        "--address", metavar="ADDRESS", help="The engine's machines, such as HOST:PORT of a cluster."
+    ),
+    click.option(
+        "--engine-option",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of the engine; may be repeated.",
     ),
 )
 

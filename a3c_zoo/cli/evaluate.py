@@ -22,7 +22,9 @@ from a3c_zoo.records import score
 from a3c_zoo.standard_streams import take_stdout
 
 
-@click.command(epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic")
+@click.command(
+    epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic"
+)
 @click.option(
     "--episodes",
     type=click.IntRange(1, MOST_EPISODES),
@@ -37,7 +39,13 @@ from a3c_zoo.standard_streams import take_stdout
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    run: str, episodes: int, deterministic: bool, as_json: bool, checkpoint: str, seed: int | None, **options: Any
+    run: str,
+    episodes: int,
+    deterministic: bool,
+    as_json: bool,
+    checkpoint: str,
+    seed: int | None,
+    **options: Any,
 ) -> None:
     """Play episodes with a trained agent, on seeds that it was not trained on.
 

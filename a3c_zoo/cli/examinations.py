@@ -99,12 +99,16 @@ def python() -> Iterator[Diagnosis]:
 def machine() -> Iterator[Diagnosis]:
     """Processor, free cores and memory."""
     names = {"amx_bf16": "AMX", "avx512_bf16": "AVX512-BF16"}
-    flags = "; ".join(f"{name}: {'yes' if flag in hardware.cpu_flags() else 'no'}" for flag, name in names.items())
+    flags = "; ".join(
+        f"{name}: {'yes' if flag in hardware.cpu_flags() else 'no'}" for flag, name in names.items()
+    )
     if hardware.has_fast_bfloat16():
         numbers = "bfloat16"
     else:
         numbers = "float32"
-    yield Diagnosis("processor", "ok", f"{hardware.cpu_model()}; {flags}; image networks compute in {numbers}")
+    yield Diagnosis(
+        "processor", "ok", f"{hardware.cpu_model()}; {flags}; image networks compute in {numbers}"
+    )
     usable = hardware.available_cores()
     free = hardware.free_cores(WATCH_S)
     text = f"{usable} of {os.cpu_count()} may be used; {free:.1f} are free now"
@@ -154,7 +158,9 @@ def _folder(subject: str, folder: Path, cure: str) -> Diagnosis:
         free = shutil.disk_usage(path).free
     except OSError as error:
         return Diagnosis(subject, "problem", f"{path} cannot be written: {error.strerror}", cure)
-    return _judged(subject, f"{path} can be written, {giga(free)} are free", free, DISK, f"free space, or {cure}")
+    return _judged(
+        subject, f"{path} can be written, {giga(free)} are free", free, DISK, f"free space, or {cure}"
+    )
 
 
 def start_method() -> Iterator[Diagnosis]:
@@ -170,7 +176,9 @@ def plugins() -> Iterator[Diagnosis]:
     try:
         registry = get_registry()
     except PluginError as error:
-        yield Diagnosis("plugins", "problem", str(error), "correct it, or leave it out: A3C_ZOO_PLUGIN_FILES, --plugin")
+        yield Diagnosis(
+            "plugins", "problem", str(error), "correct it, or leave it out: A3C_ZOO_PLUGIN_FILES, --plugin"
+        )
         return
     names = [each.name + f" ({each.status})" * (each.status != "loaded") for each in registry.plugins]
     yield Diagnosis("plugins", "ok", ", ".join(names))
@@ -260,7 +268,10 @@ def ale_py() -> Iterator[Diagnosis]:
     text = f"{ale_py.__version__}, {len(paths) - len(missing)} Atari games"
     if missing or not paths:
         yield Diagnosis(
-            "ale-py", "problem", f"{text}; {len(missing)} have no ROM", "pip install --force-reinstall --no-deps ale-py"
+            "ale-py",
+            "problem",
+            f"{text}; {len(missing)} have no ROM",
+            "pip install --force-reinstall --no-deps ale-py",
         )
     else:
         yield Diagnosis("ale-py", "ok", text)
@@ -299,7 +310,17 @@ LIBRARIES: Final = (torch, gymnasium, ale_py, stable_baselines3)
 #: What their lines call them, where it is not the name of the module.
 SUBJECTS: Final = {"ale_py": "ale-py", "stable_baselines3": "SB3"}
 #: In the order in which they run: the quick ones first.
-EXAMINATIONS: Final = (python, machine, limits, folders, start_method, plugins, packages, *LIBRARIES, training)
+EXAMINATIONS: Final = (
+    python,
+    machine,
+    limits,
+    folders,
+    start_method,
+    plugins,
+    packages,
+    *LIBRARIES,
+    training,
+)
 
 
 def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
@@ -312,7 +333,10 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
         found = []
         try:
             # What a library prints would damage the output of `--json`.
-            with contextlib.redirect_stdout(sys.stderr), _whole() if look in LIBRARIES else contextlib.nullcontext():
+            with (
+                contextlib.redirect_stdout(sys.stderr),
+                _whole() if look in LIBRARIES else contextlib.nullcontext(),
+            ):
                 for each in look():
                     found.append(each)
         except (Exception, SystemExit) as error:

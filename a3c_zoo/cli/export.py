@@ -20,8 +20,12 @@ from a3c_zoo.files import refuse_out
 
 @click.command(epilog="Example: a3c-zoo export runs/cartpole-a3c-s1-20260101-120000 --out cartpole.onnx")
 @click.argument("run", metavar="RUN|ENV", shell_complete=complete_policy)
-@click.option("--format", "kind", type=click.Choice(["onnx"]), default="onnx", show_default=True, help="The format.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The file to write, .onnx.")
+@click.option(
+    "--format", "kind", type=click.Choice(["onnx"]), default="onnx", show_default=True, help="The format."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The file to write, .onnx."
+)
 @click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
 @agent_of_env_option
 @checkpoint_option

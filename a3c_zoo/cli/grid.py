@@ -108,7 +108,9 @@ def show(tiles: Sequence[Tile], fps: float | None) -> Generator[tuple[NDArray[np
         if len(tiles) > 1:
             grid = Image.new("RGB", (columns * (width + GAP), rows * (height + LABEL)))
             for k, tile in enumerate(tiles):
-                grid.paste(tile.draw(height, width), (k % columns * (width + GAP), k // columns * (height + LABEL)))
+                grid.paste(
+                    tile.draw(height, width), (k % columns * (width + GAP), k // columns * (height + LABEL))
+                )
             picture = np.asarray(grid)
         yield picture, fps or rate, results
         if not any(tile.left for tile in tiles):

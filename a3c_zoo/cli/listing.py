@@ -84,14 +84,18 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
             entries = (entry for entry in registry.agents.values() if f"{entry.kind}s" == what)
             return [_row(registry, entry, name=entry.name, spaces=entry.spaces) for entry in entries]
         case "networks":
-            return [_row(registry, each, name=each.name, inputs=each.inputs) for each in registry.networks.values()]
+            return [
+                _row(registry, each, name=each.name, inputs=each.inputs)
+                for each in registry.networks.values()
+            ]
         case "optimizers":
             return [_row(registry, each, name=each.name) for each in registry.optimizers.values()]
         case "engines":
             return [_row(registry, each, name=each.name) for each in registry.engines.values()]
         case "hooks":
             return [
-                _row(registry, each, name=each.name, by_default=each.on_by_default) for each in registry.hooks.values()
+                _row(registry, each, name=each.name, by_default=each.on_by_default)
+                for each in registry.hooks.values()
             ]
         case "hyperparams":
             from a3c_zoo.config.sets import list_sets
@@ -209,7 +213,9 @@ class _What(click.Choice[str]):
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
 @click.option("--requirements", is_flag=True, help="Print the plugins as a requirements.txt for pip.")
 @kept_runs_option
-@click.option("--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline.")
+@click.option(
+    "--agent", metavar="NAME", shell_complete=complete_agent, help="Runs of this agent or baseline."
+)
 @filter_options
 def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filters: Any) -> None:
     """List envs, agents, baselines, networks, optimizers, hooks, hyperparams, trained agents, engines, plugins, runs

@@ -49,7 +49,9 @@ class ZooGroup(click.Group):
         """Returns every command, built-in ones first. This loads the plugins, which built-in commands do not need."""
         from a3c_zoo.plugins.registry import get_registry
 
-        return _BUILTIN | dict(sorted(item for item in get_registry().commands.items() if item[0] not in _BUILTIN))
+        return _BUILTIN | dict(
+            sorted(item for item in get_registry().commands.items() if item[0] not in _BUILTIN)
+        )
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.entries())
@@ -64,7 +66,9 @@ class ZooGroup(click.Group):
         except Exception as error:
             if isinstance(error, ZooError) or entry.name in _BUILTIN:
                 raise
-            raise PluginError(f"command '{entry.name}' cannot be loaded: {type_and_message(error)}") from error
+            raise PluginError(
+                f"command '{entry.name}' cannot be loaded: {type_and_message(error)}"
+            ) from error
         if not isinstance(command, click.Command):
             raise PluginError(f"command '{entry.name}': '{entry.command}' is no click.Command")
         _accept_everywhere(command)
@@ -83,7 +87,11 @@ class ZooGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Finds the command that `args` begin with, and notes whether it is a built-in one. Raises UnknownNameError."""
-        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
+        if (
+            self.get_command(ctx, args[0]) is None
+            and not ctx.resilient_parsing
+            and not args[0].startswith("-")
+        ):
             raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
         self.is_builtin = args[0] in _BUILTIN
         if self.is_builtin and not ctx.resilient_parsing:
@@ -93,7 +101,10 @@ class ZooGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands from their entries, without importing the commands."""
         rows = [(entry.name, printable(entry.short_help)) for entry in self.entries().values()]
-        for title, part in (("Commands", rows[: len(_BUILTIN)]), ("Commands from plugins", rows[len(_BUILTIN) :])):
+        for title, part in (
+            ("Commands", rows[: len(_BUILTIN)]),
+            ("Commands from plugins", rows[len(_BUILTIN) :]),
+        ):
             if part:
                 with formatter.section(title):
                     formatter.write_dl(part)
@@ -166,7 +177,9 @@ def _refuse_bytes(args: Sequence[str]) -> None:
             arg.encode()
         except UnicodeEncodeError:
             shown = os.fsencode(arg).decode(errors="backslashreplace")
-            raise ZooError(f"'{shown}' is not UTF-8; rename the file or folder, or choose another name") from None
+            raise ZooError(
+                f"'{shown}' is not UTF-8; rename the file or folder, or choose another name"
+            ) from None
 
 
 def _refuse_empty(args: Sequence[str]) -> None:
@@ -200,7 +213,9 @@ def _name_plugin_files(ctx: click.Context, param: click.Parameter, files: tuple[
 
     for file in files:
         if os.pathsep in (path := os.path.abspath(file)):
-            raise ZooError(f"--plugin {file}: its path has a '{os.pathsep}', which separates paths; rename it")
+            raise ZooError(
+                f"--plugin {file}: its path has a '{os.pathsep}', which separates paths; rename it"
+            )
         os.environ[PLUGIN_FILES] = os.pathsep.join(filter(None, [os.environ.get(PLUGIN_FILES), path]))
         cli.plugin_files += (file,)
         get_registry.cache_clear()  # the plugins are loaded already if one of them offers the command
@@ -262,4 +277,6 @@ Example:
     no_args_is_help=True,
     params=[_PLUGIN_OPTION, _DEBUG_OPTION],
 )
-click.version_option(__version__, prog_name="a3c-zoo", message="%(prog)s %(version)s", help="Show the version.")(cli)
+click.version_option(
+    __version__, prog_name="a3c-zoo", message="%(prog)s %(version)s", help="Show the version."
+)(cli)

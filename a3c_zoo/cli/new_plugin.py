@@ -44,7 +44,10 @@ KINDS: Mapping[str, PluginKind] = {
         ("environment", "env"), "A corridor with a goal, as an environment for a3c-zoo", _TRAIN, "env.py"
     ),
     "vector-env": PluginKind(
-        ("environment", "vector-env"), "Corridors with goals, as a vector environment for a3c-zoo", _TRAIN, "env.py"
+        ("environment", "vector-env"),
+        "Corridors with goals, as a vector environment for a3c-zoo",
+        _TRAIN,
+        "env.py",
     ),
     "agent": PluginKind(
         ("agent",),
@@ -65,7 +68,10 @@ KINDS: Mapping[str, PluginKind] = {
         "hooks.py",
     ),
     "command": PluginKind(
-        ("command",), "A command of a3c-zoo that shows how runs ended", (_TRAIN[0], "a3c-zoo {name}"), "command.py"
+        ("command",),
+        "A command of a3c-zoo that shows how runs ended",
+        (_TRAIN[0], "a3c-zoo {name}"),
+        "command.py",
     ),
 }
 
@@ -73,7 +79,9 @@ KINDS: Mapping[str, PluginKind] = {
 @click.command(epilog="Example: a3c-zoo new-plugin maze --env")
 @click.argument("name")
 @click.option("--env", is_flag=True, help="A gymnasium.Env.  [default]")
-@click.option("--vector-env", is_flag=True, help="A gymnasium.vector.VectorEnv, whose environments step together.")
+@click.option(
+    "--vector-env", is_flag=True, help="A gymnasium.vector.VectorEnv, whose environments step together."
+)
 @click.option("--agent", is_flag=True, help="An agent: a3c with another loss.")
 @click.option("--network", is_flag=True, help="An actor-critic network.")
 @click.option("--hook", is_flag=True, help="Run hooks, which watch a run and can end it.")
@@ -121,7 +129,9 @@ def command(name: str, folder: Path | None, **kinds: bool) -> None:
 def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None:
     """Raises ZooError for a name that cannot be used, or that something has already."""
     if not _NAME.fullmatch(name):
-        raise ZooError(f"'{name}' is no name for a plugin: use a-z, 0-9 and single hyphens, a letter first: my-maze")
+        raise ZooError(
+            f"'{name}' is no name for a plugin: use a-z, 0-9 and single hyphens, a letter first: my-maze"
+        )
     others: dict[str, Iterable[str]] = {
         "agent": registry.agents,
         "network": registry.networks,
@@ -148,7 +158,9 @@ def _rendered(layers: tuple[str, ...], values: Mapping[str, object]) -> Iterator
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
     words = {"PACKAGE": str(values["package"]), "github": ".github", "gitignore": ".gitignore"}
     for layer in layers:
-        for path, template in _templates(resources.files("a3c_zoo.cli") / "templates" / layer, PurePosixPath()):
+        for path, template in _templates(
+            resources.files("a3c_zoo.cli") / "templates" / layer, PurePosixPath()
+        ):
             parts = [words.get(part, part) for part in path.parts]
             target = str(PurePosixPath(*parts)).replace("NAME", str(values["name"]))
             yield PurePosixPath(target), environment.from_string(template.read_text("utf-8")).render(values)

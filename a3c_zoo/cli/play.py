@@ -31,7 +31,9 @@ MOST_TILES = 16
 
 
 @click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
-@click.option("--window", is_flag=True, help="Show it in a window (extra `play`).  [default if there is a display]")
+@click.option(
+    "--window", is_flag=True, help="Show it in a window (extra `play`).  [default if there is a display]"
+)
 @click.option("--terminal", is_flag=True, help="Draw it in the terminal.  [default if there is none]")
 @click.option(
     "--video",
@@ -50,7 +52,9 @@ MOST_TILES = 16
 @click.option("--grid", is_flag=True, help=f"Show up to {MOST_TILES} agents or checkpoints side by side.")
 @click.argument("run", metavar="RUN|ENV...", nargs=-1, required=True, shell_complete=complete_policy)
 @playing_options
-@click.option("--fps", type=click.FloatRange(0.01, 1000), metavar="X", help="Steps a second.  [default: the game's]")
+@click.option(
+    "--fps", type=click.FloatRange(0.01, 1000), metavar="X", help="Steps a second.  [default: the game's]"
+)
 @runs_dir_option
 @trust_option
 def command(
@@ -87,11 +91,16 @@ def command(
     try:
         # The first Ctrl-C waits for the end of a step, so neither the terminal nor a video is cut in the middle.
         with stop_on_signals() as stop, ExitStack() as stack, suppress(ClosedError):
-            screens = [stack.enter_context(closing(screen)) for screen in open_screens(window, terminal, video)]
+            screens = [
+                stack.enter_context(closing(screen)) for screen in open_screens(window, terminal, video)
+            ]
             loaded = [_load(name, **options) for name in run]
             for _, _, play, _ in loaded:
                 stack.enter_context(closing(play))
-            tiles = [Tile(name if grid else "", steps, play, options["episodes"]) for name, steps, play, _ in loaded]
+            tiles = [
+                Tile(name if grid else "", steps, play, options["episodes"])
+                for name, steps, play, _ in loaded
+            ]
             for picture, speed, results in show(tiles, fps):
                 for screen in screens:
                     screen.show(picture, speed)
@@ -110,13 +119,22 @@ def command(
 def _parts(name: str, runs_dir: Path) -> tuple[str, str]:
     """The run and the checkpoint of RUN@STEP or RUN@best; "" if no checkpoint is named."""
     run, at, which = name.rpartition("@")
-    is_run = any(os.path.isfile(path / "meta.json") for path in (Path(name), runs_dir / name))  # whose name has an @
+    is_run = any(
+        os.path.isfile(path / "meta.json") for path in (Path(name), runs_dir / name)
+    )  # whose name has an @
     is_named = at and not is_run and (which in ("best", "final") or which.isdecimal())
     return (run, which) if is_named else (name, "")
 
 
 def _load(
-    name: str, *, checkpoint: str, episodes: int, seed: int | None, deterministic: bool, runs_dir: Path, **options: Any
+    name: str,
+    *,
+    checkpoint: str,
+    episodes: int,
+    seed: int | None,
+    deterministic: bool,
+    runs_dir: Path,
+    **options: Any,
 ) -> tuple[str, int, Generator[Scene], Choice]:
     """An agent's name with its checkpoint, if one is named; the steps of its training; its play; what was chosen."""
     from a3c_zoo.runs.api import load_from

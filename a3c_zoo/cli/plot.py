@@ -11,7 +11,9 @@ from a3c_zoo.cli.common import complete_env, complete_run, runs_dir_option, trus
 from a3c_zoo.errors import printable
 
 
-@click.command(epilog="Example: a3c-zoo plot runs/cartpole-a3c-s1-20260101-120000 --x seconds --out curve.svg")
+@click.command(
+    epilog="Example: a3c-zoo plot runs/cartpole-a3c-s1-20260101-120000 --x seconds --out curve.svg"
+)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
 @click.option(
     "--kind",
@@ -22,7 +24,11 @@ from a3c_zoo.errors import printable
     "An evaluations.npz of another program is drawn as it is.",
 )
 @click.option(
-    "--x", type=click.Choice(["steps", "seconds", "episodes"]), default="steps", show_default=True, help="The x axis."
+    "--x",
+    type=click.Choice(["steps", "seconds", "episodes"]),
+    default="steps",
+    show_default=True,
+    help="The x axis.",
 )
 @click.option(
     "--window",

@@ -13,7 +13,9 @@ from a3c_zoo.files import valid_name
 
 @click.command(epilog="Example: a3c-zoo pull alice/cartpole")
 @click.argument("repo", metavar="OWNER/NAME")
-@click.option("--revision", metavar="R", help="A branch, a tag or a commit.  [default: the newest of the main branch]")
+@click.option(
+    "--revision", metavar="R", help="A branch, a tag or a commit.  [default: the newest of the main branch]"
+)
 @click.option("--name", metavar="NAME", help="Name of the new folder.  [default: the repository's]")
 @kept_runs_option
 @trust_option

@@ -23,7 +23,9 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.files import MAX_TEXT, read_bytes, refuse_place, same_folder
 
 
-@click.command(epilog="Example: a3c-zoo push runs/cartpole-a3c-s1-20260101-120000 alice/cartpole --dry-run look")
+@click.command(
+    epilog="Example: a3c-zoo push runs/cartpole-a3c-s1-20260101-120000 alice/cartpole --dry-run look"
+)
 @click.argument("run", metavar="RUN|ENV", shell_complete=complete_policy)
 @click.argument("repo", metavar="OWNER/NAME")
 @agent_of_env_option

@@ -40,15 +40,21 @@ filter_options: Callable[[_Command], _Command] = together(
         shell_complete=complete_env,
         help="Runs on this environment; can be repeated.",
     ),
-    click.option("--seed", type=int, metavar="N", multiple=True, help="Runs with this seed; can be repeated."),
+    click.option(
+        "--seed", type=int, metavar="N", multiple=True, help="Runs with this seed; can be repeated."
+    ),
     click.option(
         "--status",
         type=click.Choice(["running", "died", "damaged", "pulled", *get_args(Reason)]),
         metavar="NAME",
         help="Runs with this status: running, died, damaged, pulled, or why they ended (steps, interrupted, …).",
     ),
-    click.option("--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved."),
-    click.option("--since", type=_parse_time, metavar="2h|7d|DATE", help="Runs that started after this time."),
+    click.option(
+        "--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved."
+    ),
+    click.option(
+        "--since", type=_parse_time, metavar="2h|7d|DATE", help="Runs that started after this time."
+    ),
 )
 
 

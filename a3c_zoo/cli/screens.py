@@ -91,13 +91,17 @@ class Terminal:
             raise ZooError("--terminal: stdout is no terminal; --video FILE.mp4 needs none")
         if is_dumb():
             term = os.environ["TERM"]
-            raise ZooError(f"--terminal: a terminal with TERM={term} draws nothing; --video FILE.mp4 needs none")
+            raise ZooError(
+                f"--terminal: a terminal with TERM={term} draws nothing; --video FILE.mp4 needs none"
+            )
         self._live: Live | None = None
         self._pace = Pace()
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
         if self._live is None:
-            console = Console(no_color=False)  # the picture is nothing but colours: NO_COLOR is not meant for it
+            console = Console(
+                no_color=False
+            )  # the picture is nothing but colours: NO_COLOR is not meant for it
             self._live = Live(console=console, screen=True, auto_refresh=False)
             self._live.start()
         self._live.update(HalfBlocks(picture), refresh=True)
@@ -138,7 +142,9 @@ class Window:
                 pygame.display.init()
                 # SDL draws where nobody looks if it cannot open the display, such as that of a closed connection.
                 if pygame.display.get_driver() in UNSEEN and not os.environ.get("SDL_VIDEODRIVER"):
-                    raise ZooError("--window: the display cannot be opened; --terminal and --video FILE.mp4 need none")
+                    raise ZooError(
+                        "--window: the display cannot be opened; --terminal and --video FILE.mp4 need none"
+                    )
                 self._surface = pygame.display.set_mode(picture.shape[1::-1])
             except pygame.error as error:
                 raise ZooError(f"--window: {error}; --terminal and --video FILE.mp4 need none") from error
@@ -160,7 +166,9 @@ def open_screens(window: bool, terminal: bool, video: Path | None) -> Iterator[W
         window = has_display()
         terminal = not window
         if terminal and not sys.stdout.isatty():
-            raise ZooError("there is no display, and stdout is no terminal; give --video FILE.mp4 or FILE.gif")
+            raise ZooError(
+                "there is no display, and stdout is no terminal; give --video FILE.mp4 or FILE.gif"
+            )
     if video:
         yield VideoFile(video)
     if window:

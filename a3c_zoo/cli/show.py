@@ -113,7 +113,9 @@ def plugin(name: str) -> None:
     registry = get_registry()
     found = [info for info in registry.plugins if info.name == name]
     if not found:
-        raise unknown_name("plugin", name, [info.name for info in registry.plugins], listing="a3c-zoo list plugins")
+        raise unknown_name(
+            "plugin", name, [info.name for info in registry.plugins], listing="a3c-zoo list plugins"
+        )
     for info in found:  # an entry point of the same name is a fault
         for label, text in _facts(registry, info):
             click.echo(printable(f"{label:<12}  {text}"))
@@ -137,7 +139,10 @@ def _facts(registry: Registry, info: PluginInfo) -> Iterator[tuple[str, str]]:
     if watches := [hook for hook in info.hooks if hook in RUN_HOOKS]:
         yield "run hooks", " ".join(watches)
     for entry in registry.offers(info):
-        yield "offers", f"{kind_of(entry).namespace} {name_of(entry)}: {_described(registry, entry)}".removesuffix(": ")
+        yield (
+            "offers",
+            f"{kind_of(entry).namespace} {name_of(entry)}: {_described(registry, entry)}".removesuffix(": "),
+        )
 
 
 def _described(registry: Registry, entry: Entry) -> str:
@@ -146,7 +151,9 @@ def _described(registry: Registry, entry: Entry) -> str:
 
     match entry:
         case HyperparamEntry():
-            return ", ".join(f"{each.env}/{each.name}" for each in list_sets(registry) if each.package == entry.package)
+            return ", ".join(
+                f"{each.env}/{each.name}" for each in list_sets(registry) if each.package == entry.package
+            )
         case CommandEntry():
             return entry.short_help
         case _:

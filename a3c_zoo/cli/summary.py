@@ -69,7 +69,11 @@ def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
         budgets = (limits.steps, limits.episodes, limits.time_limit_s)
     else:
         budgets = (None, None, None)
-    used = ("steps", outcome.steps, ""), ("episodes", outcome.episodes, ""), ("time-limit", outcome.training_s, "s")
+    used = (
+        ("steps", outcome.steps, ""),
+        ("episodes", outcome.episodes, ""),
+        ("time-limit", outcome.training_s, "s"),
+    )
     spent = [
         f" --{name} {_twice(amount)}{unit}"
         for (name, amount, unit), budget in zip(used, budgets, strict=True)

@@ -47,10 +47,14 @@ def _type_of(key: str) -> Any:
     return annotation
 
 
-@click.command(epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m")
+@click.command(
+    epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m"
+)
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options
-@click.option("--serial", is_flag=True, help="Run the workers in turn in this process: slow, exactly reproducible.")
+@click.option(
+    "--serial", is_flag=True, help="Run the workers in turn in this process: slow, exactly reproducible."
+)
 @together(*map(_run_option, TRAIN_OPTIONS))
 @click.option(
     "--resume",
@@ -73,7 +77,9 @@ def _type_of(key: str) -> Any:
 @kept_runs_option
 @trust_option
 @click.option("--quiet", is_flag=True, help="Print only the summary.")
-@click.option("--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error."
+)
 def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
     """Train an agent on the environment ENV until it is solved or a limit is reached.
 
@@ -112,4 +118,6 @@ def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
     else:
         verdict, figures = summary(outcome, view.run).split("\n", 1)
         click.echo(f"{click.style(verdict, fg=colour_of(outcome), bold=True)}\n{figures}")
-    return INTERRUPTED if outcome.reason == "interrupted" else 0
+    if outcome.reason == "interrupted":
+        return INTERRUPTED
+    return 0

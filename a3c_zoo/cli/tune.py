@@ -38,7 +38,8 @@ MOST_BYTES: Final = 200
 #: The options that a study keeps.
 KEPT: Final = ("env", "agent", "hyperparams", "overrides", "steps", "seeds", "episodes", "sampler")
 PRUNER: Final = (
-    "halving: a third of the trials goes on after 1/9 of the steps, and again after 1/3; none: all.  [default: halving]"
+    "halving: a third of the trials goes on after 1/9 of the steps, "
+    "and again after 1/3; none: all.  [default: halving]"
 )
 SAMPLER: Final = "Optuna's sampler.  [default: tpe]"
 STORAGE: Final = "Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]"
@@ -53,23 +54,39 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.command(epilog="Example: a3c-zoo tune cartpole --agent nstep --trials 30 --timeout 15m")
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options
-@click.option("--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all.")
-@click.option("--timeout", type=parse_seconds, metavar="90s|10m|2h", help="After this time no trial begins or goes on.")
-@click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
-@click.option("--final-seeds", type=COUNT, default=7, show_default=True, metavar="N", help="Runs of the comparison.")
-@click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)
-@click.option("--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation.")
 @click.option(
-    "--sampler", type=click.Choice(["tpe", "random", "gp"]), default="tpe", help="Optuna's sampler.  [default: tpe]"
+    "--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all."
+)
+@click.option(
+    "--timeout", type=parse_seconds, metavar="90s|10m|2h", help="After this time no trial begins or goes on."
+)
+@click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
+@click.option(
+    "--final-seeds", type=COUNT, default=7, show_default=True, metavar="N", help="Runs of the comparison."
+)
+@click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)
+@click.option(
+    "--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation."
+)
+@click.option(
+    "--sampler",
+    type=click.Choice(["tpe", "random", "gp"]),
+    default="tpe",
+    help="Optuna's sampler.  [default: tpe]",
 )
 @click.option("--pruner", type=click.Choice(["halving", "none"]), default="halving", help=PRUNER)
 @click.option("--study", metavar="NAME", help="Name of the study.  [default: ENV-AGENT]")
 @click.option(
-    "--storage", metavar="FILE|URL", help="Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]"
+    "--storage",
+    metavar="FILE|URL",
+    help="Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]",
 )
 @click.option("--resume", metavar="STUDY", help=RESUME)
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="File of the new set.  [default: in studies/NAME]"
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of the new set.  [default: in studies/NAME]",
 )
 @kept_runs_option
 @engine_options
@@ -110,15 +127,21 @@ def command(
         _refuse_beside_resume()
         resumed = TuningStudy(study := valid_name(resume, "--resume", MOST_BYTES), storage, runs_dir)
         kept = resumed.settings
-        made = {name: getattr(kept, name) for name in KEPT} | {"pruner": "halving" if len(kept.rungs) > 1 else "none"}
-        options |= {name: value for name, value in (resumed.attribute(OPTIONS) or {}).items() if not is_typed(name)}
+        made = {name: getattr(kept, name) for name in KEPT} | {
+            "pruner": "halving" if len(kept.rungs) > 1 else "none"
+        }
+        options |= {
+            name: value for name, value in (resumed.attribute(OPTIONS) or {}).items() if not is_typed(name)
+        }
     elif made["env"] is None:
         raise ZooError("name an environment, or a study to --resume. See: a3c-zoo list envs")
     settings = make_settings(**made)
     name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
     with chosen_engine(options) as engine:
         opened = TuningStudy(valid_name(name, "--study", MOST_BYTES), storage, runs_dir, settings)
-        _refuse_if_ended(opened, **{name: options[name] for name in ("trials", "timeout", "final_seeds", "out")})
+        _refuse_if_ended(
+            opened, **{name: options[name] for name in ("trials", "timeout", "final_seeds", "out")}
+        )
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
         tell = partial(print_sentences, to_stderr=as_json)
@@ -135,7 +158,11 @@ def command(
 
 
 def _refuse_beside_resume() -> None:
-    params = [param for param in click.get_current_context().command.params if param.name in (*KEPT, "pruner", "study")]
+    params = [
+        param
+        for param in click.get_current_context().command.params
+        if param.name in (*KEPT, "pruner", "study")
+    ]
     if given := [param.opts[0] for param in params if is_typed(str(param.name))]:
         raise ZooError(f"--resume goes on with a study as it began; leave out {', '.join(given)}")
 
@@ -168,7 +195,9 @@ def _refuse_if_ended(
         longer = ""
         if had_s is not None and trials > ended["trials"]:
             longer = ", a longer --timeout"
-        raise ZooError(f"{text}. Copy that file, or give --trials {wanted + 1} or more{longer}, or another --study")
+        raise ZooError(
+            f"{text}. Copy that file, or give --trials {wanted + 1} or more{longer}, or another --study"
+        )
 
 
 def _announce(study: TuningStudy, trials: int) -> str:
@@ -193,7 +222,9 @@ def _why_open(study: TuningStudy) -> str:
         places = study.open_elsewhere()
     if not places:
         return "Other processes still train trials of this study; the last of them ends it."
-    trials = (f"trial{'s' * (len(each) > 1)} {listed(map(str, each))} of {place}" for place, each in places.items())
+    trials = (
+        f"trial{'s' * (len(each) > 1)} {listed(map(str, each))} of {place}" for place, each in places.items()
+    )
     return (
         f"Nothing is left for this process. The study has not ended: it waits for {listed(trials)}, "
         "and perhaps for trials that other processes train here.\n"
@@ -222,6 +253,8 @@ def _tell(study: TuningStudy, result: dict[str, Any] | None, as_json: bool) -> i
         print_sentences("\n".join(result["verdict"]))
         click.echo(printable_lines("\n".join(files)))
         if result["not_shown_better_than"]:
-            print_sentences(f"{about_unshown(result['not_shown_better_than'])}. To train with it all the same:")
+            print_sentences(
+                f"{about_unshown(result['not_shown_better_than'])}. To train with it all the same:"
+            )
         click.echo(printable_lines(f"next: {next_command(shlex.join(words))}"))
     return 1 if result["failed"] else 0

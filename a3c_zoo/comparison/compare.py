@@ -259,10 +259,14 @@ def make_plan_and_rule(
     _refuse_two_names(options["envs"])
     if not until_decided:
         if max_seeds is not None:
-            raise ZooError("--max-seeds is of comparisons that go on until they are decided: add --until-decided")
+            raise ZooError(
+                "--max-seeds is of comparisons that go on until they are decided: add --until-decided"
+            )
         return make_plan(seeds=seeds, **options), None
     if not isinstance(seeds, range) or seeds != range(1, len(seeds) + 1):  # others would not be trained
-        raise ZooError("--seeds: with --until-decided it is the number of seeds in a block, from seed 1 on, not a list")
+        raise ZooError(
+            "--seeds: with --until-decided it is the number of seeds in a block, from seed 1 on, not a list"
+        )
     plan = make_plan(seeds=range(1, (DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds) + 1), **options)
     return plan, seed_blocks.rule_of(plan, len(seeds))
 
@@ -314,11 +318,15 @@ def carry_out(
     }
 
     def measured() -> tuple[list[MeasuredRun], dict[str, str]]:
-        played.records.sort(key=lambda record: places.get((record.env, record.method, record.seed), len(places)))
+        played.records.sort(
+            key=lambda record: places.get((record.env, record.method, record.seed), len(places))
+        )
         return _measure(played.records, played.left_out)
 
     def making(missing: Mapping[tuple[str, str], int]) -> Making:
-        return Making(plan.schedules, engine.slots, plan.tuning, tuple(engine.notes()), by_env(missing), digest)
+        return Making(
+            plan.schedules, engine.slots, plan.tuning, tuple(engine.notes()), by_env(missing), digest
+        )
 
     with claimed(out, digest) as folder:
         next_report_s = 0.0
@@ -342,13 +350,20 @@ def carry_out(
                 _play(plan, episodes, watcher, played, engine, report_so_far)
             else:
                 decided = _play_until_decided(plan, rule, episodes, watcher, played, engine, report_so_far)
-        options: dict[str, Any] = {"decided": decided, "more": more, "lost": played.lost, "question": question}
+        options: dict[str, Any] = {
+            "decided": decided,
+            "more": more,
+            "lost": played.lost,
+            "question": question,
+        }
         comparison = _report(*measured(), folder, making({}), failed=tuple(played.failed), **options)
     watcher.reported(folder, 0)
     return comparison
 
 
-def final_returns_of(plan: Plan, episodes: int, watcher: ComparisonWatcher, engine: Engine) -> dict[str, list[float]]:
+def final_returns_of(
+    plan: Plan, episodes: int, watcher: ComparisonWatcher, engine: Engine
+) -> dict[str, list[float]]:
     """Trains and evaluates a plan without a report. Returns method → the final returns of its runs that have one."""
     watcher.planned(plan)
     played = _Played()
@@ -401,7 +416,12 @@ def _play(
 
 
 def _evaluate(
-    trained: Sequence[Trained], plan: Plan, episodes: int, watcher: ComparisonWatcher, played: _Played, engine: Engine
+    trained: Sequence[Trained],
+    plan: Plan,
+    episodes: int,
+    watcher: ComparisonWatcher,
+    played: _Played,
+    engine: Engine,
 ) -> None:
     """Evaluates runs, and adds them to `played`."""
     failed = {each.path: each.fault for each in trained if each.fault is not None}
@@ -486,20 +506,28 @@ def read(
     unread = unread_on(unread, there) if envs else unread
     measured, left_out = _measure(named, unread)
     _refuse_twins(measured)
-    names = {(run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)}
+    names = {
+        (run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)
+    }
     without = [replace(run, env=one_name(run.env)) for run in lost_runs(unread)]
     without = [run for run in without if run.env in there]
     if methods:
         without = runs_of_methods(registry, without, parsed, trusted_envs)
-    without = [replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in without]
+    without = [
+        replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in without
+    ]
     # `compare` trains failed runs again: those of a seed are one run, which is not lost if one of them ended in order.
-    lost = {(run.env, run.method, run.seed) for run in without} - {(run.env, run.method, run.seed) for run in named}
+    lost = {(run.env, run.method, run.seed) for run in without} - {
+        (run.env, run.method, run.seed) for run in named
+    }
     counts = Counter((env, method) for env, method, _ in lost)
     with claimed(out) as folder:
         return _report(measured, left_out, folder, lost=counts, question=question)
 
 
-def _measure(records: Sequence[RunRecord], left_out: Mapping[Path, str]) -> tuple[list[MeasuredRun], dict[str, str]]:
+def _measure(
+    records: Sequence[RunRecord], left_out: Mapping[Path, str]
+) -> tuple[list[MeasuredRun], dict[str, str]]:
     """Measures runs. Returns them, and name → reason for those that cannot be used."""
     labels = labels_of([*(each.path for each in records), *left_out])
     measured = [measure(record, labels[record.path]) for record in records]
@@ -512,7 +540,9 @@ def _refuse_twins(measured: Sequence[MeasuredRun]) -> None:
     for each in (one.measures for one in measured if one.measures.seed is not None):
         twin = seen.setdefault((each.env, each.method, each.seed), each.run)
         if twin != each.run:
-            twins.append(f"seed {each.seed} of {each.method} on {each.env} is there twice, {twin} and {each.run}")
+            twins.append(
+                f"seed {each.seed} of {each.method} on {each.env} is there twice, {twin} and {each.run}"
+            )
     if twins:
         if len(twins) > 1:
             others = f", and {len(twins) - 1:,} more runs are twins"
@@ -559,6 +589,8 @@ def _report(
 def unfinished(missing: Mapping[str, Mapping[str, int]], there: int) -> str:
     """The sentence above a report whose comparison has not ended. there: how many runs it has."""
     number = sum(sum(methods.values()) for methods in missing.values())
-    each = [f"{method} on {env}: {count}" for env, methods in missing.items() for method, count in methods.items()]
+    each = [
+        f"{method} on {env}: {count}" for env, methods in missing.items() for method, count in methods.items()
+    ]
     has = f"It has {counted(there, 'runs')}, and {counted(number, 'runs')} {'is' if number == 1 else 'are'} missing"
     return f"This report is not finished, and claims nothing yet. {has}: {', '.join(each)}."

@@ -83,7 +83,9 @@ class ComparisonView(ComparisonWatcher):
             row.whole_s = spent_s / share if share > 0 else None
         self._spent_s[_key(run)] = spent_s
         times_s = [(self._takes_s(each), self._spent_s.get(_key(each), 0.0)) for each in self._waiting]
-        left = side_by_side_s([max((takes_s or 0.0) - spent_s, 0.0) for takes_s, spent_s in times_s], self._slots)
+        left = side_by_side_s(
+            [max((takes_s or 0.0) - spent_s, 0.0) for takes_s, spent_s in times_s], self._slots
+        )
         is_known = all(takes_s is not None for takes_s, _ in times_s)
         self._show(f"{'about' if is_known else 'more than'} {duration(left)} of training left")
 
@@ -115,7 +117,9 @@ class ComparisonView(ComparisonWatcher):
             what = "trained by another comparison"
         if not self._display.is_live or trained.fault is not None:
             fault = f": {trained.fault}" if trained.fault else ""
-            self._display.say(f"{run.method} on {run.env}, seed {run.seed}: {what}{figures}{fault} → {trained.path}")
+            self._display.say(
+                f"{run.method} on {run.env}, seed {run.seed}: {what}{figures}{fault} → {trained.path}"
+            )
         self._show("", at_once=self._display.is_live)
 
     def evaluating(self, done: int, total: int) -> None:

@@ -28,9 +28,8 @@ def estimate(plan: Plan, rehearsals: Rehearsals, slots: int = 1, is_most: bool =
     missing = plan.missing
     guess_s = plan.guess_s(slots)
     about = "more than" if plan.unknown else "about"
-    text = (
-        f"{counted(len(missing), 'runs')}{' at most' if is_most else ''}, {about} {rough_duration(guess_s)} of training"
-    )
+    at_most = " at most" if is_most else ""
+    text = f"{counted(len(missing), 'runs')}{at_most}, {about} {rough_duration(guess_s)} of training"
     if plan.unknown:
         text += f" (the speed of {listed(plan.unknown)} is not known)"
     elif guess_s > LONG_S and all((run.env, run.method) in rehearsals for run in plan.runs):
@@ -102,7 +101,12 @@ def _fewer_steps(methods: list[PlannedRun]) -> int | None:
 
 
 def _total_s(
-    methods: list[PlannedRun], rehearsals: Rehearsals, steps: int | None, limit_s: float | None, seeds: int, slots: int
+    methods: list[PlannedRun],
+    rehearsals: Rehearsals,
+    steps: int | None,
+    limit_s: float | None,
+    seeds: int,
+    slots: int,
 ) -> float:
     """How long the runs of the rehearsed methods would take with another budget."""
     rehearsed = [rehearsals[run.env, run.method] for run in methods if (run.env, run.method) in rehearsals]

@@ -33,7 +33,9 @@ class KnownRuns:
         left_out, outdated: see `Plan`; what calls of `same` have found.
     """
 
-    def __init__(self, registry: Registry, runs_dir: Path, reuse: bool, host: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, registry: Registry, runs_dir: Path, reuse: bool, host: Mapping[str, Any] | None = None
+    ) -> None:
         self.left_out: dict[Path, str] = {}
         self.outdated: dict[Path, str] = {}
         self._registry = registry
@@ -74,7 +76,11 @@ class KnownRuns:
         """The configuration on the machines of an engine, whose processor decides `network.precision: auto`."""
         network = config.network
         has_fast_bfloat16 = self._host["host"].get("bfloat16")
-        if has_fast_bfloat16 is None or "network.precision" in config.sources or not isinstance(network, ImageConfig):
+        if (
+            has_fast_bfloat16 is None
+            or "network.precision" in config.sources
+            or not isinstance(network, ImageConfig)
+        ):
             return config
         network = network.decided(config.run.device, config.env.num_envs, has_fast_bfloat16)
         return replace(config, network=network)
@@ -83,7 +89,9 @@ class KnownRuns:
         """How long a run with this budget will take, in seconds; None if no earlier run tells."""
         runs = [run for run in self._runs if (run.meta["env"], run.meta["agent"]) == (env, agent)]
         outcomes = [run.outcome for run in runs if run.outcome is not None]
-        startup_s = statistics.median([each.total_s - each.training_s for each in outcomes] or [GUESSED_STARTUP_S])
+        startup_s = statistics.median(
+            [each.total_s - each.training_s for each in outcomes] or [GUESSED_STARTUP_S]
+        )
         if steps is None:
             return startup_s + (time_limit_s or 0.0)
         if not outcomes:
@@ -94,7 +102,9 @@ class KnownRuns:
 def _is_finished(run: Run) -> bool:
     """Whether a run has ended by its budget or solved, and its files say all by which runs are compared."""
     try:
-        is_whole = {"started", "sources"} <= run.meta.keys() and bool(run.config_content and _made_with(run.meta))
+        is_whole = {"started", "sources"} <= run.meta.keys() and bool(
+            run.config_content and _made_with(run.meta)
+        )
         return is_whole and run.outcome is not None and run.outcome.reason in FINISHED
     except (RunDirectoryError, KeyError, TypeError):  # TypeError: a value is of another type
         return False

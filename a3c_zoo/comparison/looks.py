@@ -158,7 +158,9 @@ def _earlier_report(look: _Look, claims: int) -> str:
     A look at the same runs by the same rule is no second one: it has the same results. With fewer claims than it had it
     is one, because each of them would need less.
     """
-    return _report_of_both(_ours(look.runs), _ours(look.others), lambda key, count: key == look.key and count <= claims)
+    return _report_of_both(
+        _ours(look.runs), _ours(look.others), lambda key, count: key == look.key and count <= claims
+    )
 
 
 def _ours(runs: Runs) -> list[Path]:

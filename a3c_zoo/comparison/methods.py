@@ -88,7 +88,9 @@ def parsed_method(registry: Registry, text: str) -> Method:
     if (equals and not label) or (colon and not hyperparams) or not name:
         raise ZooError(f"--method '{text}' is not complete. Write {FORM}")
     if name not in registry.agents:
-        raise unknown_entry("agent", name, registry.agents, listing="a3c-zoo list agents, a3c-zoo list baselines")
+        raise unknown_entry(
+            "agent", name, registry.agents, listing="a3c-zoo list agents, a3c-zoo list baselines"
+        )
     overrides = _overrides(text, words[1:])
     if not label and (colon or overrides):
         label = text.strip()
@@ -153,14 +155,21 @@ def runs_of_methods(
 
 def _is_of(method: Method, wanted: Mapping[str, Any], run: RunRecord) -> bool:
     agent = method_name(method.agent.name, run.settings.get("env.stack"))
-    return run.is_ours and run.method == agent and all(run.settings.get(key) == each for key, each in wanted.items())
+    return (
+        run.is_ours
+        and run.method == agent
+        and all(run.settings.get(key) == each for key, each in wanted.items())
+    )
 
 
 def refuse_methods_without_runs(methods: Sequence[Method], runs: Sequence[RunRecord]) -> None:
     """Raises ZooError if `runs_of_methods` has found no run of a method."""
     there = {run.method for run in runs}
     for method in methods:
-        names = {method.label} if method.label else {method.agent.name, f"{method.agent.name}@zoo"}
+        if method.label:
+            names = {method.label}
+        else:
+            names = {method.agent.name, f"{method.agent.name}@zoo"}
         if not names & there:
             raise ZooError(f"--from: no run has the settings of method '{method.name}'")
 

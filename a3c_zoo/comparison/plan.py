@@ -37,7 +37,9 @@ class Budget:
     time_limit_s: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.time_limit_s:g} s" if self.steps is None else f"{self.steps:,} steps"
+        if self.steps is None:
+            return f"{self.time_limit_s:g} s"
+        return f"{self.steps:,} steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +109,14 @@ class Plan:
         if self.runs[0].budget.steps is None:
             return "The budget is in seconds, so schedules keep the lengths of the methods' sets."
         sets = dict.fromkeys(
-            f"{run.method} on {run.env} after {run.schedule_steps:,} steps" for run in self.runs if run.schedule_steps
+            f"{run.method} on {run.env} after {run.schedule_steps:,} steps"
+            for run in self.runs
+            if run.schedule_steps
         )
-        also = f" By the methods' sets they end elsewhere: {listed(sets)}." if sets else ""
+        if sets:
+            also = f" By the methods' sets they end elsewhere: {listed(sets)}."
+        else:
+            also = ""
         return f"All schedules, such as that of the learning rate, end with the budget.{also}"
 
     @property
@@ -144,7 +151,9 @@ class Plan:
 
 def side_by_side_s(times_s: Sequence[float], slots: int) -> float:
     """How long runs of these lengths take, `slots` of them at once: at least as long as the longest."""
-    return max(sum(times_s) / min(slots, len(times_s)), *times_s) if times_s else 0.0
+    if times_s:
+        return max(sum(times_s) / min(slots, len(times_s)), *times_s)
+    return 0.0
 
 
 def make_plan(
@@ -180,7 +189,9 @@ def make_plan(
         find_typed_module(name)
     entries = [(entry, _budget(registry, entry, steps, time_limit)) for entry in map(registry.env, envs)]
     if methods and (agents or baselines):
-        raise ZooError("--method names agents and baselines with their settings: leave out --agent and --baseline")
+        raise ZooError(
+            "--method names agents and baselines with their settings: leave out --agent and --baseline"
+        )
     named = [parsed_method(registry, text) for text in methods]
     of_baselines = [method_of_kind(registry, "baseline", name) for name in baselines]
     known = KnownRuns(registry, runs_dir, reuse, host)
@@ -198,7 +209,9 @@ def make_plan(
     if len({run.method for run in runs}) < 2:
         others = "a --baseline, a second --agent, or several --method"
         raise ZooError(f"there is nothing to compare {runs[0].method} with: give {others}")
-    return Plan(tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host, has_steps=steps is not None)
+    return Plan(
+        tuple(runs), runs_dir, reuse, known.left_out, known.outdated, host, has_steps=steps is not None
+    )
 
 
 def _refuse_twice(kind: str, given: Sequence[Any]) -> None:
@@ -216,7 +229,9 @@ def _budget(registry: Registry, entry: EnvEntry, steps: int | None, time_limit_s
         # A run gets milliseconds on its command line. With more digits no finished run would have the same limit.
         return Budget(time_limit_s=round(time_limit_s, 3))
     if steps is None and (steps := comparison_steps(registry, entry)) is None:
-        raise ZooError(f"environment '{entry.name}' has no default budget: give --steps N or --time-limit 10m")
+        raise ZooError(
+            f"environment '{entry.name}' has no default budget: give --steps N or --time-limit 10m"
+        )
     return Budget(steps=steps)
 
 
@@ -266,7 +281,10 @@ def _refuse_ineffective(usual: Config, keys: Sequence[str]) -> None:
     """Raises ConfigError if `-o` gives a key that the plan sets."""
     for key in keys:
         if usual.sources.get(key) == "-o":
-            cure = f"; use {INSTEAD[key]}" if key in INSTEAD else "; leave it out"
+            if key in INSTEAD:
+                cure = f"; use {INSTEAD[key]}"
+            else:
+                cure = "; leave it out"
             raise ConfigError(f"-o {key}: this command sets it for every run{cure}")
 
 

@@ -130,7 +130,10 @@ def rehearse(
     tell("first, each method trains for a few seconds: does it work here, and how fast is it?")
     rehearsals: Rehearsals = {}
     with _folder_in(runs_dir) as folder:
-        jobs = [_job(run, folder / str(number), len(methods), episodes) for number, run in enumerate(methods.values())]
+        jobs = [
+            _job(run, folder / str(number), len(methods), episodes)
+            for number, run in enumerate(methods.values())
+        ]
         with _child(folder, jobs) as (process, output):
             for job, run in zip(jobs, methods.values(), strict=True):
                 rehearsals[run.env, run.method] = rehearsal = _result(process, output, job, run)
@@ -203,7 +206,13 @@ def _child(folder: Path, jobs: Sequence[RehearsalJob]) -> Iterator[tuple[subproc
     with tempfile.TemporaryFile() as output:
         with handlers_wait():  # a Ctrl-C meanwhile would leave it without an owner
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "a3c_zoo.comparison.rehearsal_process", json.dumps([*map(asdict, jobs)])],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "a3c_zoo.comparison.rehearsal_process",
+                    json.dumps([*map(asdict, jobs)]),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -231,7 +240,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def _result(process: subprocess.Popen[bytes], output: IO[bytes], job: RehearsalJob, run: PlannedRun) -> Rehearsal:
+def _result(
+    process: subprocess.Popen[bytes], output: IO[bytes], job: RehearsalJob, run: PlannedRun
+) -> Rehearsal:
     """Waits for the result of a job. Raises ZooError for a method that cannot be trained."""
     path = Path(job.result)
     limit_s = job.limit_s + run.config.run.worker_timeout_s + HANG_S

@@ -57,7 +57,11 @@ def shortened(config: Config, limit_s: float) -> Config:
     run = config.run
     agent = config.agent
     none = dict.fromkeys(("worker_restarts", "restarts"), 0)
-    limits = {"time_limit_s": min(run.time_limit_s or limit_s, limit_s), "keep_checkpoints": 1, "disk_patience_s": 0.0}
+    limits = {
+        "time_limit_s": min(run.time_limit_s or limit_s, limit_s),
+        "keep_checkpoints": 1,
+        "disk_patience_s": 0.0,
+    }
     if isinstance(agent, SB3DQNConfig):
         agent = agent.model_copy(update={"learning_starts": min(agent.learning_starts, LEARNING_STARTS)})
     return replace(config, run=run.model_copy(update=none | limits), agent=agent, plugins={})
@@ -83,7 +87,9 @@ def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
         "other_s": outcome.total_s - outcome.training_s + PROCESS_S,
         "checkpoint_bytes": max(sizes, default=0),
         "evaluation_step_s": evaluation_step_s,
-        "episode_steps": min(whole.env.factory_kwargs().get("max_episode_steps") or EPISODE_STEPS, EPISODE_STEPS),
+        "episode_steps": min(
+            whole.env.factory_kwargs().get("max_episode_steps") or EPISODE_STEPS, EPISODE_STEPS
+        ),
     }
 
 

@@ -55,7 +55,10 @@ class ComparisonWatcher:
 
 
 def train_plan(
-    plan: Plan, watcher: ComparisonWatcher, engine: Engine, on_end: Callable[[Trained], None] = lambda trained: None
+    plan: Plan,
+    watcher: ComparisonWatcher,
+    engine: Engine,
+    on_end: Callable[[Trained], None] = lambda trained: None,
 ) -> list[Trained]:
     """Trains the missing runs in `Plan.training_order`; returns all runs in the order of the plan.
 
@@ -109,7 +112,9 @@ def _train(run: PlannedRun, plan: Plan, watcher: ComparisonWatcher, engine: Engi
         return _run_job(run, plan, engine, tell_all)
 
 
-def _run_job(run: PlannedRun, plan: Plan, engine: Engine, tell: Callable[[JobProgress | None], None]) -> Trained:
+def _run_job(
+    run: PlannedRun, plan: Plan, engine: Engine, tell: Callable[[JobProgress | None], None]
+) -> Trained:
     name = new_run_name(run.env, run.method, run.seed)
     job = TrainingJob(run.command, run.config.run.workers, plan.runs_dir, name)
     return Trained(run, job.path, engine.train(job, tell))

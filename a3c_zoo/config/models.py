@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from a3c_zoo.errors import PluginError, one_line
 
@@ -75,7 +82,9 @@ def _largest(value: Any) -> int:
     """The largest integer of a value, without its sign; 0 if it has none."""
     if isinstance(value, list | tuple):
         return max(map(_largest, value), default=0)
-    return abs(value) if isinstance(value, int) else 0
+    if isinstance(value, int):
+        return abs(value)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,10 @@ class RunConfig(Section):
     """
 
     workers: Annotated[int, TrainOption("--workers", "N", "Number of worker processes.")] = Field(
-        2, ge=1, le=1024, description="number of worker processes; many more than the set's need a lower learning rate"
+        2,
+        ge=1,
+        le=1024,
+        description="number of worker processes; many more than the set's need a lower learning rate",
     )
     device: Annotated[
         Literal["cpu", "cuda"],
@@ -156,7 +168,8 @@ class RunConfig(Section):
             on_resume=True,
         ),
     ] = Field(
-        None, description="end at this mean return of the last 100 episodes; null: at the environment's threshold"
+        None,
+        description="end at this mean return of the last 100 episodes; null: at the environment's threshold",
     )
     stop_when_solved: bool = Field(
         True, description="true: end at run.stop_return; false: end only when a budget is spent"
@@ -175,7 +188,9 @@ class RunConfig(Section):
         "null: all",
     )
     evaluation_episodes: int = Field(100, ge=1, le=100_000, description="number of episodes of an evaluation")
-    evaluation_envs: int = Field(20, ge=1, le=1024, description="environments of an evaluation, stepped together")
+    evaluation_envs: int = Field(
+        20, ge=1, le=1024, description="environments of an evaluation, stepped together"
+    )
     evaluation_patience_s: float = Field(
         600.0,
         gt=0,
@@ -192,7 +207,10 @@ class RunConfig(Section):
         0.05, gt=0, le=1, description="largest average share of all cores that the evaluator may use, 0 to 1"
     )
     evaluator_episodes: int = Field(
-        10, ge=1, le=10_000, description="episodes that the evaluator plays greedily, and again with sampled actions"
+        10,
+        ge=1,
+        le=10_000,
+        description="episodes that the evaluator plays greedily, and again with sampled actions",
     )
     film_every: Annotated[
         int | None,
@@ -213,7 +231,9 @@ class RunConfig(Section):
         300.0, gt=0, description="a worker that makes no step for this time counts as hung, in seconds"
     )
     worker_restarts: int = Field(
-        3, ge=0, description="number of failed workers that are replaced within an hour; one more failure ends the run"
+        3,
+        ge=0,
+        description="number of failed workers that are replaced within an hour; one more failure ends the run",
     )
     restarts: int = Field(
         3,
@@ -268,7 +288,9 @@ BESIDE_TRAINING: Final = tuple(key for key, use in _IN_COMPARISON.items() if not
 class EnvConfig(Section):
     """Keys of every environment; keys that a subclass adds go to the environment's factory."""
 
-    num_envs: int = Field(8, ge=1, le=4096, description="number of environments of each worker, stepped together")
+    num_envs: int = Field(
+        8, ge=1, le=4096, description="number of environments of each worker, stepped together"
+    )
     stack: Literal["auto", "own", "zoo"] = Field(
         "auto",
         description="environments to train on; zoo: the zoo's; own: made by the baseline's own library; "
@@ -288,11 +310,15 @@ class EnvConfig(Section):
             arguments: Any = {}
             if isinstance(wrapper, dict) and wrapper:
                 path, arguments = next(iter(wrapper.items()))
-            if not (isinstance(path, str) and isinstance(arguments, dict)) or (wrapper != path and len(wrapper) != 1):
+            if not (isinstance(path, str) and isinstance(arguments, dict)) or (
+                wrapper != path and len(wrapper) != 1
+            ):
                 raise ValueError("each must read module:Class, or {module:Class: {argument: value}}")
             if ":" not in path:
                 module, _, name = path.rpartition(".")
-                raise ValueError(f"'{path}' must read module:Class, such as {module or 'gymnasium.wrappers'}:{name}")
+                raise ValueError(
+                    f"'{path}' must read module:Class, such as {module or 'gymnasium.wrappers'}:{name}"
+                )
         return wrappers
 
     def wrapper_calls(self) -> list[tuple[str, dict[str, Any]]]:
@@ -366,17 +392,30 @@ class OptimizerConfig(Section):
 
     name: str = Field("adam", description="name of the optimizer; see `a3c-zoo list optimizers`")
     learning_rate: float = Field(7e-4, gt=0, le=10, description="initial learning rate")
-    schedule: Literal["constant", "linear"] = Field("constant", description="change of the learning rate over time")
-    schedule_steps: int | None = Field(
-        None, ge=1, lt=NEVER, description="length of a linear schedule in agent steps; null: the budget `run.steps`"
+    schedule: Literal["constant", "linear"] = Field(
+        "constant", description="change of the learning rate over time"
     )
-    final_learning_rate: float = Field(0.0, ge=0, description="learning rate at and after the end of a linear schedule")
-    epsilon: float = Field(1e-5, gt=0, description="ε; Adam adds it to the root, RMSprop under the root (as in A3C)")
+    schedule_steps: int | None = Field(
+        None,
+        ge=1,
+        lt=NEVER,
+        description="length of a linear schedule in agent steps; null: the budget `run.steps`",
+    )
+    final_learning_rate: float = Field(
+        0.0, ge=0, description="learning rate at and after the end of a linear schedule"
+    )
+    epsilon: float = Field(
+        1e-5, gt=0, description="ε; Adam adds it to the root, RMSprop under the root (as in A3C)"
+    )
     beta1: float = Field(0.9, ge=0, lt=1, description="Adam: decay of the first moment, 0 to 1")
     beta2: float = Field(0.999, ge=0, lt=1, description="Adam: decay of the second moment, 0 to 1")
     alpha: float = Field(0.99, ge=0, lt=1, description="RMSprop: decay of the mean square, 0 to 1")
-    max_grad_norm: float | None = Field(0.5, gt=0, description="largest L2 norm of the gradient; null: no clipping")
-    shared_statistics: bool = Field(True, description="true: workers share the moments; false: each worker has its own")
+    max_grad_norm: float | None = Field(
+        0.5, gt=0, description="largest L2 norm of the gradient; null: no clipping"
+    )
+    shared_statistics: bool = Field(
+        True, description="true: workers share the moments; false: each worker has its own"
+    )
 
 
 class HookConfig(Section):

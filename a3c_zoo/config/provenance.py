@@ -19,9 +19,13 @@ def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
     plugin, and those of the last two keys, are there only if they are not of a3c-zoo.
     """
     owners = {kind: registry.owner(entry) for kind, entry in entries_of(registry, config).items()}
-    found = {kind: str(owner) for kind, owner in owners.items() if (kind, owner.first_party) != ("optimizer", True)}
+    found = {
+        kind: str(owner) for kind, owner in owners.items() if (kind, owner.first_party) != ("optimizer", True)
+    }
     others = {"hyperparams": _owners_of_sets(registry, config), "hooks": with_run_hooks(registry)}
-    named = {kind: ", ".join(str(info) for info in infos if not info.first_party) for kind, infos in others.items()}
+    named = {
+        kind: ", ".join(str(info) for info in infos if not info.first_party) for kind, infos in others.items()
+    }
     return found | {kind: text for kind, text in named.items() if text}
 
 
@@ -36,5 +40,9 @@ def _owners_of_sets(registry: Registry, config: Config) -> Iterator[PluginInfo]:
     """The plugin of the set from which values come."""
     sources = {source.rpartition(":")[0] for source in config.sources.values()}
     sets = sets_for(registry, registry.env(config.env_name))
-    named = {source: each for each in reversed(sets) for source in (each.source, f"{each.plugin}/{each.source}")}
-    return (registry.owner(registry.hyperparams[each.package]) for name, each in named.items() if name in sources)
+    named = {
+        source: each for each in reversed(sets) for source in (each.source, f"{each.plugin}/{each.source}")
+    }
+    return (
+        registry.owner(registry.hyperparams[each.package]) for name, each in named.items() if name in sources
+    )

@@ -84,10 +84,14 @@ def translated(
         names.insert(1, "atari")
     chosen = next((name for name in names if name in entries), None)
     if "policy" not in fields["agent"]:
-        return _refused(source, "its values are those of stable-baselines3's algorithms: name one, as --agent sb3-a2c")
+        return _refused(
+            source, "its values are those of stable-baselines3's algorithms: name one, as --agent sb3-a2c"
+        )
     if chosen is None:
         text = f"it has no entry for {their_name or 'an environment without a Gymnasium id'}."
-        return _refused(source, f"{text}{did_you_mean(their_name, entries)} It has: {', '.join(sorted(entries)[:20])}")
+        return _refused(
+            source, f"{text}{did_you_mean(their_name, entries)} It has: {', '.join(sorted(entries)[:20])}"
+        )
     entry = _Entry(source, fields, f"gym:{env_id}" if is_vector and env_id else None)
     entry.put("env.num_envs", 1, entries[chosen].line)  # rl_zoo3's default
     for key, value in entries[chosen].value.items():
@@ -117,7 +121,9 @@ def _entries(raw: bytes) -> dict[str, _At] | None:
             values = document.pairs(node)
             if name in _OURS or _MARKS.isdisjoint(values):
                 return None
-            entries[name] = _At({key: _At(document.plain(value), at) for key, (at, value) in values.items()}, line)
+            entries[name] = _At(
+                {key: _At(document.plain(value), at) for key, (at, value) in values.items()}, line
+            )
     except ValueError:
         return None
     return entries or None
@@ -156,7 +162,10 @@ class _Entry:
         """Adds one of an entry's values."""
         match key:
             case "n_timesteps" | "n_envs":
-                label = "run.steps" if key == "n_timesteps" else "env.num_envs"
+                if key == "n_timesteps":
+                    label = "run.steps"
+                else:
+                    label = "env.num_envs"
                 is_whole = isinstance(value, float) and value.is_integer()
                 self.put(label, int(value) if is_whole else value, line)
             case "normalize":
@@ -165,19 +174,28 @@ class _Entry:
                 self._policy(value, line)
             case "env_wrapper":
                 for wrapper in value if isinstance(value, list) else [value]:
-                    named = wrapper if isinstance(wrapper, dict) else {wrapper: None}
+                    if isinstance(wrapper, dict):
+                        named = wrapper
+                    else:
+                        named = {wrapper: None}
                     for path, arguments in named.items():
                         if path is not None:
                             self._wrapper(str(path), arguments or {}, line)
             case "frame_stack":
                 if not self.put("env.frame_stack", value, line):
-                    self._other_wrapper("gymnasium.wrappers:FrameStackObservation", {"stack_size": value}, line)
+                    self._other_wrapper(
+                        "gymnasium.wrappers:FrameStackObservation", {"stack_size": value}, line
+                    )
             case _:
                 self._plain(key, value, line)
 
     def _plain(self, key: str, value: Any, line: int) -> None:
         """Translates a key that has the same name here. A schedule (`lin_7e-4`) is a value and a key of its own."""
-        if isinstance(value, str) and (linear := _LINEAR.fullmatch(value)) and isinstance(_number(linear[1]), float):
+        if (
+            isinstance(value, str)
+            and (linear := _LINEAR.fullmatch(value))
+            and isinstance(_number(linear[1]), float)
+        ):
             if self.put(f"agent.{key}_schedule", "linear", line):
                 value = _number(linear[1])
         elif key == "train_freq" and isinstance(value, list) and value[1:] == ["step"]:
@@ -193,7 +211,9 @@ class _Entry:
         if isinstance(halves, bool):
             halves = {"norm_obs": halves, "norm_reward": halves}
         if not isinstance(halves, dict):
-            self.leave_out("normalize", value, line, "it is neither true, false nor a dict of norm_obs and norm_reward")
+            self.leave_out(
+                "normalize", value, line, "it is neither true, false nor a dict of norm_obs and norm_reward"
+            )
             return
         chosen = tuple(bool(halves.pop(name, True)) for name in ("norm_obs", "norm_reward"))
         self.put("agent.normalize", _NORMALIZE[chosen[0], chosen[1]], line)
@@ -201,7 +221,10 @@ class _Entry:
             self.leave_out(f"normalize.{name}", each, line, "VecNormalize has its own default here")
 
     def _policy(self, value: Any, line: int) -> None:
-        arguments = _python(value) if isinstance(value, str) else value
+        if isinstance(value, str):
+            arguments = _python(value)
+        else:
+            arguments = value
         if not isinstance(arguments, dict):
             self.leave_out("policy_kwargs", value, line, "only a dict of plain values is read")
             return
@@ -217,14 +240,23 @@ class _Entry:
                 arguments = {key: each for key, each in arguments.items() if not key.startswith("optimizer_")}
         for key, each in arguments.items():
             label = "activation" if key == "activation_fn" else key
-            plain = each.text.rpartition(".")[2].lower() if isinstance(each, _Name) else each
-            if (label != "activation" and isinstance(each, _Name)) or not self.put(f"agent.{label}", plain, line):
-                self.leave_out(f"policy_kwargs.{key}", getattr(each, "text", each), line, "there is no such key here")
+            if isinstance(each, _Name):
+                plain = each.text.rpartition(".")[2].lower()
+            else:
+                plain = each
+            if (label != "activation" and isinstance(each, _Name)) or not self.put(
+                f"agent.{label}", plain, line
+            ):
+                self.leave_out(
+                    f"policy_kwargs.{key}", getattr(each, "text", each), line, "there is no such key here"
+                )
 
     def _wrapper(self, path: str, arguments: Any, line: int) -> None:
         """One wrapper, by its path, with its arguments."""
         name = path.rpartition(".")[2]
-        is_limit = name == "TimeLimit" and isinstance(arguments, dict) and {*arguments} == {"max_episode_steps"}
+        is_limit = (
+            name == "TimeLimit" and isinstance(arguments, dict) and {*arguments} == {"max_episode_steps"}
+        )
         if is_limit and self.put("env.max_episode_steps", arguments["max_episode_steps"], line):
             return
         if name == "AtariWrapper" and isinstance(arguments, dict) and "life_loss" in self._fields["env"]:
@@ -236,14 +268,20 @@ class _Entry:
         self._other_wrapper(f"{path.rpartition('.')[0]}:{name}", arguments, line)
 
     def _other_wrapper(self, path: str, arguments: Any, line: int) -> None:
-        name = path if re.fullmatch(r"[\w.:]+", path) else display(path, 0)
+        if re.fullmatch(r"[\w.:]+", path):
+            name = path
+        else:
+            name = display(path, 0)
         self._wrappers.append(f"{{{name}: {display(arguments, 0)}}}" if arguments else name)
         self._wrappers_line = self._wrappers_line or line
 
     def leave_out_wrappers(self) -> None:
         """Names the wrappers that the entry has: a file may not choose what is imported."""
         if self._wrappers:
-            place = f"{self._other_name} takes them: " if self._other_name else ""
+            if self._other_name:
+                place = f"{self._other_name} takes them: "
+            else:
+                place = ""
             option = shlex.quote(f"env.wrappers=[{', '.join(self._wrappers)}]")
             where = f"{self._source}:{self._wrappers_line}"
             self.left_out.append(f"{where} wrappers are left out; name them yourself: {place}-o {option}")
@@ -283,7 +321,10 @@ def _value(node: ast.expr) -> Any:
         case ast.Call(func=ast.Name(id="dict"), args=[]):
             return {_text(each.arg): _value(each.value) for each in node.keywords}
         case ast.Dict():
-            return {_text(key and _value(key)): _value(each) for key, each in zip(node.keys, node.values, strict=True)}
+            return {
+                _text(key and _value(key)): _value(each)
+                for key, each in zip(node.keys, node.values, strict=True)
+            }
         case ast.List() | ast.Tuple():
             return [_value(each) for each in node.elts]
         case ast.Name() | ast.Attribute():

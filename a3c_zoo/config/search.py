@@ -65,7 +65,10 @@ def search_space(
     config = settings.config()
     given = {label for label, source in config.sources.items() if source == "-o"}
     keys = list(_keys(settings, space))
-    faults = [*(cite(space, fault) for fault in space.faults), *(each for each in keys if isinstance(each, str))]
+    faults = [
+        *(cite(space, fault) for fault in space.faults),
+        *(each for each in keys if isinstance(each, str)),
+    ]
     if faults:
         raise faulty(faults)
     found = tuple(each for each in keys if isinstance(each, SearchedKey) and each.key not in given)
@@ -101,7 +104,9 @@ def _keys(settings: Settings, space: Document) -> Iterator[SearchedKey | str]:
             yield f"{space.source}:{space.lines[SEARCH, key]} {SEARCH} {key}: {fault}"
         else:
             ((kind, values),) = given.items()
-            yield SearchedKey(key, cast(Kind, kind), tuple(values), kind != "choice" and _is_whole(settings, key))
+            yield SearchedKey(
+                key, cast(Kind, kind), tuple(values), kind != "choice" and _is_whole(settings, key)
+            )
 
 
 def _fixed(settings: Settings, key: str) -> str:
@@ -123,7 +128,9 @@ def _fixed(settings: Settings, key: str) -> str:
 def _fault(settings: Settings, key: str, given: Any) -> str:
     """What is wrong with the values of a key; "" if nothing is."""
     if not (isinstance(given, dict) and len(given) == 1 and next(iter(given)) in get_args(Kind)):
-        return f"{display(given)} — must be {{choice: [a, b]}}, {{uniform: [low, high]}} or {{log: [low, high]}}"
+        return (
+            f"{display(given)} — must be {{choice: [a, b]}}, {{uniform: [low, high]}} or {{log: [low, high]}}"
+        )
     ((kind, values),) = given.items()
     if not isinstance(values, list) or not values:
         return f"{kind} must have a list of values"

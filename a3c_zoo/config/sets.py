@@ -80,21 +80,30 @@ def _files(registry: Registry) -> Iterator[HyperparamSet]:
     for entry in registry.hyperparams.values():
         try:
             yield from _read_package(entry.package, registry.owner(entry).name)
-        except Exception as error:  # a plugin's package may raise any error; the other packages are still listed
+        except (
+            Exception
+        ) as error:  # a plugin's package may raise any error; the other packages are still listed
             if entry.package not in registry.told:
                 registry.told.add(entry.package)
                 _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
 
 
 def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
-    if not hasattr(import_module(package), "__path__"):  # from Python 3.12 on, `files` takes a module for its folder
+    if not hasattr(
+        import_module(package), "__path__"
+    ):  # from Python 3.12 on, `files` takes a module for its folder
         raise TypeError(f"'{package}' is not a package")
     folders = {folder.name: folder for folder in resources.files(package).iterdir() if folder.is_dir()}
     below = {f"{name}/{each.name}": each for name, folder in folders.items() for each in folder.iterdir()}
     folders |= {place: folder for place, folder in below.items() if folder.is_dir()}
     return [
         HyperparamSet(
-            place.replace("/", ":"), file.name.removesuffix(".yml"), package, f"{place}/{file.name}", file, plugin
+            place.replace("/", ":"),
+            file.name.removesuffix(".yml"),
+            package,
+            f"{place}/{file.name}",
+            file,
+            plugin,
         )
         for place, folder in folders.items()
         for file in folder.iterdir()
@@ -113,10 +122,14 @@ def sets_for(registry: Registry, env: EnvEntry) -> list[HyperparamSet]:
 
     def rank(found: HyperparamSet) -> tuple[bool, bool, int]:
         owned = registry.envs.get(found.env) or registry.families.get(found.env)
-        is_owners = owned is not None and loaded[found.plugin].distribution == registry.owner(owned).distribution
+        is_owners = (
+            owned is not None and loaded[found.plugin].distribution == registry.owner(owned).distribution
+        )
         return found.env != env.name, not is_owners, order.index(found.plugin)
 
-    return sorted((each for each in list_sets(registry) if each.env in (env.name, env.family_prefix)), key=rank)
+    return sorted(
+        (each for each in list_sets(registry) if each.env in (env.name, env.family_prefix)), key=rank
+    )
 
 
 def find_set(registry: Registry, env: EnvEntry, name: str) -> HyperparamSet:
@@ -248,7 +261,10 @@ def describe(config: Config) -> list[Row]:
     for name, section in config.sections().items():
         plain = section.model_dump(mode="json")
         for key, info in type(section).model_fields.items():
-            default = None if info.is_required() else info.get_default(call_default_factory=True)
+            if info.is_required():
+                default = None
+            else:
+                default = info.get_default(call_default_factory=True)
             label = f"{name}.{key}"
             source = config.sources.get(label, "default")
             rows.append(Row(label, plain[key], info.description or "", to_jsonable_python(default), source))
@@ -257,7 +273,10 @@ def describe(config: Config) -> list[Row]:
 
 def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
     """Returns the entries that a configuration names: env, agent, network and optimizer, and run hooks that are on."""
-    entries: dict[str, Entry] = {"env": registry.env(config.env_name), "agent": registry.agent(config.agent_name)}
+    entries: dict[str, Entry] = {
+        "env": registry.env(config.env_name),
+        "agent": registry.agent(config.agent_name),
+    }
     if config.network:
         entries["network"] = registry.network(config.network.name)
     if config.optimizer:
@@ -266,7 +285,9 @@ def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
     return entries | {f"{PLUGINS}.{name}": registry.hooks[name] for name in on}
 
 
-def documents_of(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> list[Document]:
+def documents_of(
+    registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None
+) -> list[Document]:
     """The sets and the file that a configuration begins with, the lowest first; see `resolve_config`.
 
     A file of RL Baselines3 Zoo stands alone: what it does not say is stable-baselines3's default there.
@@ -277,7 +298,10 @@ def documents_of(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperpara
     if hyperparams is not None and (theirs := _of_rl_zoo(registry, env, agent, hyperparams)):
         return [theirs]
     default = default_set(registry, env, agent.name)
-    documents = [] if default is None else [yaml.read_document(default.file, default.source, follow=True)]
+    if default is None:
+        documents = []
+    else:
+        documents = [yaml.read_document(default.file, default.source, follow=True)]
     if hyperparams is not None:
         documents.append(yaml.read_document(Path(hyperparams), hyperparams, follow=True))
     return documents
@@ -302,7 +326,9 @@ def _of_rl_zoo(registry: Registry, env: EnvEntry, agent: AgentEntry, file: str) 
     return found.document
 
 
-def tuning_cost(registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None) -> dict[str, int]:
+def tuning_cost(
+    registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None
+) -> dict[str, int]:
     """The cost of finding the values with which a configuration begins; empty if its last source has none."""
     documents = documents_of(registry, env, agent, hyperparams)
     if not documents:
@@ -333,4 +359,6 @@ def comparison_steps(registry: Registry, env: EnvEntry) -> int | None:
 def names_set(registry: Registry, text: str) -> bool:
     """Whether a text names a set, and no file. A folder with the name of a plugin can be written `./NAME`."""
     plugin, slash, _ = text.rpartition("/")
-    return not text.endswith((".yml", ".yaml")) and (not slash or plugin in {info.name for info in registry.plugins})
+    return not text.endswith((".yml", ".yaml")) and (
+        not slash or plugin in {info.name for info in registry.plugins}
+    )

@@ -50,11 +50,15 @@ class Settings:
             file.
     """
 
-    def __init__(self, registry: Registry, env: EnvEntry, agent: AgentEntry, has_defaults: bool = True) -> None:
+    def __init__(
+        self, registry: Registry, env: EnvEntry, agent: AgentEntry, has_defaults: bool = True
+    ) -> None:
         self.registry = registry
         self.env = env
         self.agent = agent
-        self.settings: dict[str, dict[str, Setting]] = {name: {} for name in SECTIONS if name in agent.sections}
+        self.settings: dict[str, dict[str, Setting]] = {
+            name: {} for name in SECTIONS if name in agent.sections
+        }
         on = (entry.name for entry in registry.hooks.values() if entry.on_by_default and has_defaults)
         self.settings |= {f"{PLUGINS}.{name}": {} for name in on}
         self.faults: list[tuple[_Order, str]] = []
@@ -80,7 +84,9 @@ class Settings:
                 self.search = document
             elif section == TUNING:
                 if not is_cost(values):
-                    self._fault(given, section, f"must have the keys {', '.join(TUNING_COST)}, with whole numbers")
+                    self._fault(
+                        given, section, f"must have the keys {', '.join(TUNING_COST)}, with whole numbers"
+                    )
             elif section == COMPARE:
                 if not is_comparison(values):
                     self._fault(given, section, "must have one key, steps, with a whole number above 0")
@@ -117,7 +123,9 @@ class Settings:
             setting = Setting(None, "-o", (_OVERRIDES, place))
             key, equals, value_text = (part.strip() for part in text.partition("="))
             if not (key and equals and value_text):
-                self._fault(setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)")
+                self._fault(
+                    setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)"
+                )
                 continue
             try:
                 setting = setting._replace(value=yaml.parse_value(value_text))
@@ -141,7 +149,9 @@ class Settings:
                 choices = " or ".join(f"{name}.{key}" for name in sections)
                 self._fault(setting, key, f"ambiguous, give {choices}")
             elif self.models.keys() == self.settings.keys():  # if not, it may be a key of an unknown name
-                known = {name: label for label in _labels(models) for name in (label, label.partition(".")[2])}
+                known = {
+                    name: label for label in _labels(models) for name in (label, label.partition(".")[2])
+                }
                 self._fault(setting, key, f"unknown key.{did_you_mean(key, known)}")
 
     def config(self) -> Config:
@@ -156,7 +166,9 @@ class Settings:
         if self.faults:
             raise faulty([text for _, text in sorted(self.faults)])
         sections["agent"].check(sections["env"].num_envs)
-        sources = {f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()}
+        sources = {
+            f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()
+        }
         own = {name: section for name, section in sections.items() if name in SECTIONS}
         hooks = {name.partition(".")[2]: sections[name] for name in sorted(sections.keys() - own.keys())}
         return Config(self.env.name, self.agent.name, **own, plugins=hooks, sources=sources)
@@ -216,7 +228,9 @@ class Settings:
             error = unknown_name("run hook", name, self.registry.hooks, listing="a3c-zoo list hooks")
             self._fault(setting, section, str(error))
         elif section == PLUGINS:
-            self._fault(setting, section, "must name a run hook and its key, such as plugins.NAME.enabled=true")
+            self._fault(
+                setting, section, "must name a run hook and its key, such as plugins.NAME.enabled=true"
+            )
         elif section in SECTIONS:
             self._fault(setting, section, f"agent '{self.agent.name}' has no such section")
         else:
@@ -230,7 +244,10 @@ class Settings:
         if present is None or present.order <= setting.order:
             self.settings[section][key] = setting
             if section in self._named_in and key == "name":
-                before = present.value if present else bases.NAMED[section].model_fields["name"].default
+                if present:
+                    before = present.value
+                else:
+                    before = bases.NAMED[section].model_fields["name"].default
                 if setting.value != before:
                     self._named_in[section] = setting.order[0]
 
@@ -239,7 +256,9 @@ class Settings:
         for section, layer in self._named_in.items():
             if (model := self.models.get(section)) is not None:
                 given = self.settings[section].items()
-                kept = {key: each for key, each in given if key in model.model_fields or each.order[0] >= layer}
+                kept = {
+                    key: each for key, each in given if key in model.model_fields or each.order[0] >= layer
+                }
                 self.settings[section] = kept
 
     @functools.cached_property
@@ -282,7 +301,9 @@ class Settings:
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 key, *inner = detail["loc"] or ("",)
-                label = f"{name}.{key}".rstrip(".") + "".join(f"[{part}]" for part in inner if "[" not in str(part))
+                label = f"{name}.{key}".rstrip(".") + "".join(
+                    f"[{part}]" for part in inner if "[" not in str(part)
+                )
                 setting = self.settings[name].get(str(key), Setting(None))
                 self._fault(setting, label, explain(detail, name, self.models))
             return None
@@ -381,4 +402,9 @@ def is_cost(values: Any) -> bool:
 
 def is_comparison(values: Any) -> bool:
     """Whether a block `compare:` has its number, and nothing else."""
-    return isinstance(values, dict) and {*values} == {"steps"} and type(values["steps"]) is int and values["steps"] > 0
+    return (
+        isinstance(values, dict)
+        and {*values} == {"steps"}
+        and type(values["steps"]) is int
+        and values["steps"] > 0
+    )

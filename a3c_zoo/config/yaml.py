@@ -86,7 +86,10 @@ class _Loader(yaml.SafeLoader):
         # An alias event has an anchor, too.
         has_anchor = getattr(event, "anchor", None) is not None and not self.allows_anchors
         if has_anchor or self.depth >= MAX_DEPTH:
-            problem = "anchors and aliases are not allowed" if has_anchor else "nested too deeply"
+            if has_anchor:
+                problem = "anchors and aliases are not allowed"
+            else:
+                problem = "nested too deeply"
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         self.depth += 1
         node = super().compose_node(parent, index)
@@ -113,7 +116,9 @@ class _Dumper(yaml.SafeDumper):
 for _name, (_pattern, _) in _SCALARS.items():
     for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(_PREFIX + _name, re.compile(rf"^(?:{_pattern})$", re.X), None)
-_Dumper.add_representer(list, lambda dumper, items: dumper.represent_sequence(_PREFIX + "seq", items, flow_style=True))
+_Dumper.add_representer(
+    list, lambda dumper, items: dumper.represent_sequence(_PREFIX + "seq", items, flow_style=True)
+)
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -217,7 +222,10 @@ def read_document(path: Path | Traversable, source: str, follow: bool = False) -
             return parse_document(file.read(MAX_BYTES + 1), source)
     except OSError as error:
         missing = isinstance(error, FileNotFoundError)
-        message = "no such file" if missing else f"cannot be read: {error.strerror or error}"
+        if missing:
+            message = "no such file"
+        else:
+            message = f"cannot be read: {error.strerror or error}"
         return Document(source, {}, {}, (YamlFault(0, (), message),))
 
 
@@ -307,7 +315,9 @@ def written(value: Any) -> str:
 
 
 def _dumped(value: Any) -> str:
-    text: str = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf"))
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf")
+    )
     return text.removesuffix("\n").removesuffix("\n...")
 
 

@@ -38,7 +38,9 @@ class LiveBlock(RenderHook):
     def __init__(self, to_stderr: bool) -> None:
         self.console = Console(stderr=to_stderr)
         self._block: ConsoleRenderable = Text()
-        self._widths: list[int] = []  # of the lines on the screen, in characters; none if there is nothing to replace
+        self._widths: list[
+            int
+        ] = []  # of the lines on the screen, in characters; none if there is nothing to replace
         self._is_writing = self._is_stop_due = self._is_last = False
         self._has_cursor_hidden = False
         self._streams = sys.stdout, sys.stderr
@@ -48,7 +50,10 @@ class LiveBlock(RenderHook):
         if hasattr(signal, "SIGCONT") and threading.current_thread() is threading.main_thread():
             self._on_continue = signal.signal(signal.SIGCONT, self._continue)
         self._stops_itself = False
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
+        if (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+        ):
             signal.signal(signal.SIGTSTP, self._suspend)
             self._stops_itself = True
         self.console.push_render_hook(self)

@@ -59,7 +59,9 @@ class WaitingLine:
         if self._ended is None:
             self._since_s = time.monotonic()
             self._ended = threading.Event()
-            threading.Thread(target=self._watch, args=(self._ended,), name="a3c-zoo waits", daemon=True).start()
+            threading.Thread(
+                target=self._watch, args=(self._ended,), name="a3c-zoo waits", daemon=True
+            ).start()
 
     @contextmanager
     def aside(self) -> Iterator[None]:

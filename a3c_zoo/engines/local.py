@@ -67,7 +67,9 @@ class LocalEngine(Engine):
             run = Run(job.path)
             fault = _fault(process.returncode, run, output)
         if fault is None and not job.resumes:  # the seconds of two halves are not those of a whole run
-            write_timing(job.path, calibration_s, wall_s, run.settings)  # on another machine a job has no configuration
+            write_timing(
+                job.path, calibration_s, wall_s, run.settings
+            )  # on another machine a job has no configuration
         return fault
 
     def stop(self) -> None:
@@ -123,7 +125,9 @@ def _fault(status: int, run: Run, output: IO[bytes]) -> str | None:
     lines = output.read().decode(errors="replace").strip().splitlines()
     if status:
         errors = [line for line in lines if line.startswith("Error: ")]  # libraries may print more at the end
-        return ([*lines, *errors][-1] if lines else f"it ended with exit status {status}").removeprefix("Error: ")
+        return ([*lines, *errors][-1] if lines else f"it ended with exit status {status}").removeprefix(
+            "Error: "
+        )
     try:
         outcome = run.outcome
     except RunDirectoryError as error:
@@ -142,7 +146,9 @@ def progress_of(monitor: Path) -> JobProgress | None:
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return None
-    rows = [row for row in (line.split(",") for line in lines[1:-1]) if len(row) == 5 and row[0] != "r"][-100:]
+    rows = [row for row in (line.split(",") for line in lines[1:-1]) if len(row) == 5 and row[0] != "r"][
+        -100:
+    ]
     try:
         returns = [float(row[0]) for row in rows]
         if rows:

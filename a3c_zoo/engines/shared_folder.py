@@ -23,7 +23,11 @@ TRY_EVERY_S: Final = 0.2
 
 @contextmanager
 def turn(
-    runs_dir: Path, name: str, what: str, tell: Callable[[str], None], check: Callable[[], None] = lambda: None
+    runs_dir: Path,
+    name: str,
+    what: str,
+    tell: Callable[[str], None],
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[], None]]:
     """Waits for a turn and holds it while the body runs. A process that ends, for any reason, gives its turn back.
 
@@ -76,7 +80,9 @@ def _wait(
         if sign is None:
             tell(f"waiting: another comparison {what}")
         elif newest == sign and now - seen_s > PATIENCE_S:
-            tell(f"another comparison {what}, but has given no sign of life for {PATIENCE_S:g} s; going on without it")
+            tell(
+                f"another comparison {what}, but has given no sign of life for {PATIENCE_S:g} s; going on without it"
+            )
             return
         if newest != sign:
             sign = newest

@@ -65,7 +65,9 @@ def _call(call: Callable[[], object]) -> None:
 
 
 def _attend(
-    futures: Sequence[Future[_R]], calls: queue.SimpleQueue[Callable[[], object]], on_end: Callable[[_R], None]
+    futures: Sequence[Future[_R]],
+    calls: queue.SimpleQueue[Callable[[], object]],
+    on_end: Callable[[_R], None],
 ) -> None:
     """Runs the calls that work posts, until all work has ended. Raises the first error of the work."""
     waiting = list(futures)

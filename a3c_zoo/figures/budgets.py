@@ -14,7 +14,9 @@ LENGTHS_ALIKE: Final = 1.1
 
 def budget_of(record: RunRecord) -> str:
     """The budget of a run of a3c-zoo, in words. The budgets of other programs' runs are not known."""
-    steps, episodes, limit_s = (record.settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s"))
+    steps, episodes, limit_s = (
+        record.settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s")
+    )
     words = [f"{steps:,} steps" if steps else "", f"{episodes:,} episodes" if episodes else ""]
     words.append(f"{limit_s:,g} s of training" if limit_s else "")
     return " and ".join(filter(None, words)) or "no budget"

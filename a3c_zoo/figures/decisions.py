@@ -36,7 +36,9 @@ def methods_of(pairs: Iterable[Pair]) -> set[tuple[str, str]]:
     return {(pair.env, name) for pair in pairs for name in (pair.method, pair.other)}
 
 
-def final_returns(test: SequentialTest, measured: Iterable[MeasuredRun]) -> dict[tuple[str, str], list[float]] | None:
+def final_returns(
+    test: SequentialTest, measured: Iterable[MeasuredRun]
+) -> dict[tuple[str, str], list[float]] | None:
     """The final returns of all methods in open pairs, in the order of the blocks; None if a run has none."""
     values: dict[tuple[str, str], list[float]] = {key: [] for key in methods_of(test.open)}
     for run in (each.measures for each in measured):
@@ -51,9 +53,8 @@ def final_returns(test: SequentialTest, measured: Iterable[MeasuredRun]) -> dict
 def look_in_words(look: SequentialLook, test: SequentialTest) -> str:
     """One line on a look that was just made."""
     decided = "; ".join(_decided(pair, look) for pair in look.decided) or "nothing decided"
-    return (
-        f"after {look.number * test.rule.block} seeds: {decided}; {len(test.open)} of {len(test.rule.pairs)} pairs open"
-    )
+    seeds = look.number * test.rule.block
+    return f"after {seeds} seeds: {decided}; {len(test.open)} of {len(test.rule.pairs)} pairs open"
 
 
 def _decided(pair: Pair, look: SequentialLook) -> str:

@@ -88,9 +88,13 @@ _ALL = (
 FIGURES: Final = {each.name: each for each in _ALL}
 SCORES: Final = tuple(each for each in _ALL if each.kind == "score")
 #: In the order of reports.
-TIMES: Final = tuple(FIGURES[name] for name in ("seconds_to_threshold", "steps_to_threshold", "cpu_s_to_threshold"))
+TIMES: Final = tuple(
+    FIGURES[name] for name in ("seconds_to_threshold", "steps_to_threshold", "cpu_s_to_threshold")
+)
 #: In the order of tables.
-COSTS: Final = tuple(FIGURES[name] for name in ("steps_per_s", "training_s", "total_s", "cpu_s", "peak_memory_mib"))
+COSTS: Final = tuple(
+    FIGURES[name] for name in ("steps_per_s", "training_s", "total_s", "cpu_s", "peak_memory_mib")
+)
 #: The final returns that the verdict speaks of, best first.
 FINAL_RETURNS: Final = tuple(each for each in SCORES if each.question)
 #: The questions that a user may name as the main one → the figures that they are about.

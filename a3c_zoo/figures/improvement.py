@@ -103,7 +103,9 @@ def earlier(durations: Durations, others: Durations) -> EarlierChance:
     if not len(extremes):
         return EarlierChance(*chance, unknown, chance.value, 1.0)
     against = np.nan_to_num(wins, nan=float(chance.value < 0.5))
-    worst = extremes_of([shares_of(against, np.arange(len(wins))[None] < first)], [(first, len(wins) - first)])
+    worst = extremes_of(
+        [shares_of(against, np.arange(len(wins))[None] < first)], [(first, len(wins) - first)]
+    )
     is_still_ahead = (worst.shares[0] - 0.5) * (chance.value - 0.5) > 0
     p = 1.0
     if is_still_ahead:
@@ -190,7 +192,9 @@ class Extremes(NamedTuple):
     statistics: Floats
 
 
-def extremes_of(shares_and_variances: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[int, int]]) -> Extremes:
+def extremes_of(
+    shares_and_variances: Sequence[tuple[Floats, Floats]], sizes: Sequence[tuple[int, int]]
+) -> Extremes:
     """The mean share of all environments, and its test statistic. The first argument: what `shares_of` gives of each.
 
     The statistic is the quantile of the normal distribution beyond which as much lies as beyond the studentised share

@@ -140,10 +140,14 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
         seed=record.seed,
         final_return=_last(sampled.y),
         final_return_greedy=_last(greedy.y),
-        mean_return=float(area_under_curve(over.x, over.y)) if len(over.x) > 1 and np.isfinite(over.y).all() else None,
+        mean_return=float(area_under_curve(over.x, over.y))
+        if len(over.x) > 1 and np.isfinite(over.y).all()
+        else None,
         steps_to_threshold=moment.steps if moment else None,
         seconds_to_threshold=moment.seconds if moment else None,
-        cpu_s_to_threshold=cpu_s * moment.seconds / training_s if moment and cpu_s and training_s > 0 else None,
+        cpu_s_to_threshold=cpu_s * moment.seconds / training_s
+        if moment and cpu_s and training_s > 0
+        else None,
         steps=steps,
         training_s=training_s,
         total_s=outcome.total_s if outcome else None,
@@ -165,7 +169,10 @@ def _last(values: Floats) -> float | None:
 def labels_of(paths: Sequence[Path]) -> dict[Path, str]:
     """The name of each run in the report: its directory's, or its whole path if two directories have the same name."""
     names = [printable(path.resolve().name) for path in paths]
-    labels = (name if names.count(name) == 1 else printable(str(path)) for path, name in zip(paths, names, strict=True))
+    labels = (
+        name if names.count(name) == 1 else printable(str(path))
+        for path, name in zip(paths, names, strict=True)
+    )
     return dict(zip(paths, labels, strict=True))
 
 
@@ -189,7 +196,9 @@ def settings_side_by_side(records: Sequence[RunRecord]) -> list[SettingRow]:
     values_of_key: dict[str, dict[str, dict[str, None]]] = {}  # key → method → its values, in order
     ours = {theirs: own for own, theirs in SAME_MEANING.items()}
     for record in records:
-        pairs = {key: display(value) for key, value in record.settings_but_seed.items()} | dict(record.their_settings)
+        pairs = {key: display(value) for key, value in record.settings_but_seed.items()} | dict(
+            record.their_settings
+        )
         for key, value in pairs.items():
             values_of_key.setdefault(ours.get(key, key), {}).setdefault(record.method, {})[value] = None
     return [
@@ -204,5 +213,7 @@ def settings_side_by_side(records: Sequence[RunRecord]) -> list[SettingRow]:
 
 def machine_of(records: Iterable[RunRecord]) -> dict[str, list[str]]:
     """The machine and the packages that runs were made with: name → its values, more than one if runs differ."""
-    pairs = dict.fromkeys(pair for record in records for pair in (*record.host.items(), *record.versions.items()))
+    pairs = dict.fromkeys(
+        pair for record in records for pair in (*record.host.items(), *record.versions.items())
+    )
     return {name: [value for other, value in pairs if other == name] for name, _ in pairs}

@@ -76,4 +76,6 @@ def power_in_words(seeds: tuple[int, int], level: float) -> str:
     """`with probability 0.8 is found in 39 % of comparisons, and one with 0.95 in 91 %`."""
     first, second = CHANCES
     often, oftener = (f"{100 * power(seeds, chance, level):.0f} %" for chance in CHANCES)
-    return f"with probability {first:g} is found in {often} of comparisons, and one with {second:g} in {oftener}"
+    return (
+        f"with probability {first:g} is found in {often} of comparisons, and one with {second:g} in {oftener}"
+    )

@@ -176,7 +176,9 @@ class Results:
     @property
     def caution(self) -> str | None:
         """The warning about few seeds; None if all methods have enough in every environment that has them."""
-        numbers = [(name, len(each.runs)) for env in self.environments.values() for name, each in env.methods.items()]
+        numbers = [
+            (name, len(each.runs)) for env in self.environments.values() for name, each in env.methods.items()
+        ]
         counts = {name: [runs for method, runs in numbers if method == name] for name in self.methods}
         return statistics.caution({name: min(each) for name, each in counts.items()})
 
@@ -184,7 +186,9 @@ class Results:
     def machines(self) -> list[str]:
         """The processors that the runs were made on."""
         hosts = (run.record.host for run in self.runs)
-        return sorted({f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()})
+        return sorted(
+            {f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()}
+        )
 
     @property
     def no_seconds(self) -> str:
@@ -194,9 +198,8 @@ class Results:
         loop = self.calibration
         if loop is not None and loop.max > NOISE_LIMIT * loop.min:
             times = loop.max / loop.min
-            return (
-                f"the fixed loop took up to {times:.2f} times its shortest time, and the limit is {NOISE_LIMIT:g} times"
-            )
+            limit = f"the limit is {NOISE_LIMIT:g} times"
+            return f"the fixed loop took up to {times:.2f} times its shortest time, and {limit}"
         if not all(run.record.is_ours for run in self.runs):
             return "the machine of the other programs' runs is not known"
         untimed = sum(run.measures.calibration_s is None for run in self.runs)
@@ -211,7 +214,12 @@ class Results:
     @property
     def shown_runs(self) -> list[MeasuredRun]:
         """All runs in the order in which they are shown: by environment, method and seed."""
-        return [run for env in self.environments.values() for method in env.methods.values() for run in method.runs]
+        return [
+            run
+            for env in self.environments.values()
+            for method in env.methods.values()
+            for run in method.runs
+        ]
 
     @property
     def episodes(self) -> list[int]:
@@ -267,14 +275,20 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
         return [], []
     questions = list[Question]()
     unasked = dict[str, None]()
-    silent = {(env, name) for env, name in results.lost}  # methods whose runs are no sample, in which environment
-    unlike = set[tuple[str, str]]()  # pairs that had different budgets somewhere, or that a report looked at before
+    silent = {
+        (env, name) for env, name in results.lost
+    }  # methods whose runs are no sample, in which environment
+    unlike = set[
+        tuple[str, str]
+    ]()  # pairs that had different budgets somewhere, or that a report looked at before
     for env, each in results.environments.items():
         for name, method in each.methods.items():
             if lacking := _without_final_return(method.runs):
                 silent.add((env, name))
                 runs = f"{lacking} of {len(method.runs)} runs of {name}"
-                unasked[f"{env}: {runs} have no final return, so nothing is claimed about {name} there."] = None
+                unasked[f"{env}: {runs} have no final return, so nothing is claimed about {name} there."] = (
+                    None
+                )
         for pair in each.pairs:
             names = pair.method, pair.other
             both = [each.methods[name].runs for name in names]
@@ -301,7 +315,9 @@ def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
     counts = [(~np.isnan(overall.scores[name])).sum(axis=0) for name in (pair.method, pair.other)]
     fewest = int(counts[0].min()), int(counts[1].min())
     tosses = int(min(each.sum() for each in counts))
-    return Question(None, "final_return", pair.method, pair.other, pair.scores["final_return"], fewest, tosses)
+    return Question(
+        None, "final_return", pair.method, pair.other, pair.scores["final_return"], fewest, tosses
+    )
 
 
 def _without_final_return(runs: Sequence[MeasuredRun]) -> int:
@@ -335,7 +351,9 @@ def _environment(
     threshold = threshold_of(here[0].record)
     by_method = {name: [each for each in here if each.measures.method == name] for name in names}
     methods = {
-        name: _method(its_runs, threshold, lost.get((env, name), 0)) for name, its_runs in by_method.items() if its_runs
+        name: _method(its_runs, threshold, lost.get((env, name), 0))
+        for name, its_runs in by_method.items()
+        if its_runs
     }
     return EnvironmentResults(
         threshold,
@@ -409,7 +427,10 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
     }
     own = {env: in_env.score_range for env, in_env in environments.items() if in_env.score_range is not None}
     has_own_scale = len(own) == len(environments)
-    ranges = own if has_own_scale else {env: statistics.range_of(each.values()) for env, each in returns.items()}
+    if has_own_scale:
+        ranges = own
+    else:
+        ranges = {env: statistics.range_of(each.values()) for env, each in returns.items()}
     scores: dict[str, Floats] = {}
     for method in _methods(environments):
         of_method = [each.get(method, np.empty(0)) for each in returns.values()]
@@ -419,7 +440,9 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
     pairs = []
     for one, other in itertools.combinations(scores, 2):
         of_environments = (each.methods for each in environments.values())
-        if not all(_is_comparable(name, methods[one].runs, methods[other].runs) for methods in of_environments):
+        if not all(
+            _is_comparable(name, methods[one].runs, methods[other].runs) for methods in of_environments
+        ):
             continue
         both = scores[one], scores[other]
         chance = improvement(*both)

@@ -174,7 +174,9 @@ def difference(scores: ArrayLike, others: ArrayLike, statistic: Statistic = inte
     return _estimates([scores, others], {"": lambda x, y: np.asarray(statistic(x) - statistic(y))})[""]
 
 
-def _estimates(methods: Sequence[ArrayLike], figures: Mapping[str, Callable[..., Floats]]) -> dict[str, Estimate]:
+def _estimates(
+    methods: Sequence[ArrayLike], figures: Mapping[str, Callable[..., Floats]]
+) -> dict[str, Estimate]:
     """Figures of the scores `[S, E]` of one or two methods, all of the same draws."""
     matrices = [_checked(each, 2) for each in methods]
     estimates = {name: Estimate(float(figure(*matrices)), None, None) for name, figure in figures.items()}
@@ -192,7 +194,9 @@ def _estimates(methods: Sequence[ArrayLike], figures: Mapping[str, Callable[...,
     return estimates
 
 
-def band(curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = CURVE_RESAMPLES) -> Band:
+def band(
+    curves: ArrayLike, statistic: Statistic = interquartile_mean, *, resamples: int = CURVE_RESAMPLES
+) -> Band:
     """A statistic of `[S, E, C]` scores at each of C checkpoints, with its interval.
 
     Raises:
@@ -229,7 +233,9 @@ def _ends(present: NDArray[np.bool_]) -> tuple[float, float]:
 def _checked(scores: ArrayLike, dimensions: int) -> Floats:
     array = np.asarray(scores, np.float64)
     if array.ndim != dimensions or 0 in array.shape:
-        raise ValueError(f"scores of shape {array.shape}; they need {dimensions} dimensions, none of them empty")
+        raise ValueError(
+            f"scores of shape {array.shape}; they need {dimensions} dimensions, none of them empty"
+        )
     missing = np.isnan(array.reshape(*array.shape[:2], -1))
     if (missing.any(axis=2) != missing.all(axis=2)).any():
         raise ValueError("a run has scores at some checkpoints only")
@@ -271,7 +277,9 @@ def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Band:
     if min(map(len, columns)) < MIN_SEEDS:
         return Band(share, share, share)
     counts = np.concatenate([_draw_counts(len(column), CURVE_RESAMPLES, rng) for column in columns], axis=1)
-    low, high = np.quantile(counts @ above / len(above), _ends(~np.isnan(np.asarray(scores, np.float64))), axis=0)
+    low, high = np.quantile(
+        counts @ above / len(above), _ends(~np.isnan(np.asarray(scores, np.float64))), axis=0
+    )
     return Band(share, low, high)
 
 

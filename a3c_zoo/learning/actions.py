@@ -108,12 +108,17 @@ class MultiCategorical:
             out[..., k] = part.argmax(dim=-1)
 
     def mode(self, logits: Tensor) -> Tensor:
-        return torch.stack([part.argmax(dim=-1) for part in torch.split(logits, list(self.sizes), dim=-1)], dim=-1)
+        return torch.stack(
+            [part.argmax(dim=-1) for part in torch.split(logits, list(self.sizes), dim=-1)], dim=-1
+        )
 
     def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the choices, which are independent."""
-        log_prob, entropy = torch.zeros(()), torch.zeros(())
-        for part, chosen in zip(torch.split(logits, list(self.sizes), dim=-1), actions.unbind(dim=-1), strict=True):
+        log_prob = torch.zeros(())
+        entropy = torch.zeros(())
+        for part, chosen in zip(
+            torch.split(logits, list(self.sizes), dim=-1), actions.unbind(dim=-1), strict=True
+        ):
             log_p = torch.log_softmax(part, dim=-1)
             log_prob = log_prob + log_p.gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
             entropy = entropy - (log_p.exp() * log_p).sum(dim=-1)
@@ -191,7 +196,8 @@ class Gaussian:
         low, high = (np.asarray(bound, self.space_dtype) for bound in (self.low, self.high))
         finite = np.isfinite(low) & np.isfinite(high)
         with np.errstate(invalid="ignore"):
-            middle, half = np.where(finite, low / 2 + high / 2, 0), np.where(finite, high / 2 - low / 2, 1)
+            middle = np.where(finite, low / 2 + high / 2, 0)
+            half = np.where(finite, high / 2 - low / 2, 1)
         return middle.astype(low.dtype), half.astype(low.dtype), low, high
 
     @property
@@ -259,7 +265,9 @@ def _bound(given: Any) -> float:
     return float(np.copysign(np.inf, given))
 
 
-def action_distribution(space: Space[Any], *, squash: bool = False, uniform: bool = False) -> ActionDistribution:
+def action_distribution(
+    space: Space[Any], *, squash: bool = False, uniform: bool = False
+) -> ActionDistribution:
     """Returns the distribution over a single environment's action space.
 
     Args:
@@ -285,7 +293,10 @@ def action_distribution(space: Space[Any], *, squash: bool = False, uniform: boo
         case spaces.Box() if np.dtype(space.dtype).kind == "f":
             low, high = (tuple(map(_bound, array.reshape(-1))) for array in (space.low, space.high))
             if (squash or uniform) and not np.isfinite([low, high]).all():
-                need = "agent.squash_actions: true — needs finite" if squash else "uniformly random actions need"
+                if squash:
+                    need = "agent.squash_actions: true — needs finite"
+                else:
+                    need = "uniformly random actions need"
                 raise ConfigError(f"{need} bounds, below {LARGEST_BOUND:g}; the action space is {space}")
             kind = UniformBox if uniform else Gaussian
             return kind(low, high, tuple(space.shape), np.dtype(space.dtype).str, squash and not uniform)

@@ -70,7 +70,9 @@ class Buffers:
                 changed = now + left[name] * (shared[name] - pulled)
             else:
                 changed = shared[name] + (now - pulled)
-            shared[name].copy_(torch.where(now == pulled, shared[name], changed))  # −inf − (−inf) is no number
+            shared[name].copy_(
+                torch.where(now == pulled, shared[name], changed)
+            )  # −inf − (−inf) is no number
             pulled.copy_(now)
 
     def _left(self) -> dict[str, float]:
@@ -78,8 +80,14 @@ class Buffers:
         left: dict[str, float] = {}
         for prefix, norm in self._norms.items():
             assert norm.num_batches_tracked is not None
-            before, after = float(self._pulled[f"{prefix}num_batches_tracked"]), float(norm.num_batches_tracked)
-            part = before / max(after, 1) if norm.momentum is None else (1 - norm.momentum) ** (after - before)
+            before, after = (
+                float(self._pulled[f"{prefix}num_batches_tracked"]),
+                float(norm.num_batches_tracked),
+            )
+            if norm.momentum is None:
+                part = before / max(after, 1)
+            else:
+                part = (1 - norm.momentum) ** (after - before)
             left |= {f"{prefix}{name}": part for name in ("running_mean", "running_var")}
         return left
 
@@ -109,6 +117,8 @@ def check_saved(saved: Mapping[str, Tensor], module: nn.Module) -> None:
     wanted = buffers_of(module)
     if saved.keys() != wanted.keys():
         there, here = (", ".join(names)[:200] or "none" for names in (saved, wanted))
-        raise RunDirectoryError(f"the checkpoint is of another network: its buffers are {there} there, {here} here")
+        raise RunDirectoryError(
+            f"the checkpoint is of another network: its buffers are {there} there, {here} here"
+        )
     for name, buffer in wanted.items():
         fitting(saved[name], buffer, f"agent.model.buffers.{name}"[:200])

@@ -69,7 +69,10 @@ class ActionNoise:
     ) -> None:
         self._distribution = distribution
         self._generator = generator
-        self._correlation = correlation if isinstance(distribution, Gaussian) else 0.0
+        if isinstance(distribution, Gaussian):
+            self._correlation = correlation
+        else:
+            self._correlation = 0.0
         self._noise = torch.zeros(rows, num_envs, distribution.num_logits)
         self._newest: Tensor | None = None
 
@@ -82,7 +85,10 @@ class ActionNoise:
         return self._newest
 
     def _draw(self) -> None:
-        before = self._newest.clone() if self._correlation and self._newest is not None else None
+        if self._correlation and self._newest is not None:
+            before = self._newest.clone()
+        else:
+            before = None
         self._distribution.noise(self._noise, self._generator)
         if not self._correlation:
             return
@@ -155,7 +161,9 @@ class Collector:
         self._buffers.valid[:] = True
         self._observations = self.rollout.observations.numpy()
         self._actions = self.rollout.actions.numpy()
-        self._rewards = np.zeros((rows, num_envs))  # as the environment gave them; the rollout has them in float32
+        self._rewards = np.zeros(
+            (rows, num_envs)
+        )  # as the environment gave them; the rollout has them in float32
         self._logits: list[Tensor] = []
         if keeps_outputs:
             self._buffers.values = torch.zeros(rows + 1, num_envs)
@@ -196,13 +204,17 @@ class Collector:
         num_rows = self._begin_rollout()
         settings = LibrarySettings.now()
         policy = self._policy(network)
-        noise, clock, env_s = self._noise, time.perf_counter, 0.0
+        noise = self._noise
+        clock = time.perf_counter
+        env_s = 0.0
         with torch.no_grad():
             for t in range(num_rows):
                 distribution.sample(policy(rollout.observations[t]), noise.row(t), rollout.actions[t])
                 began_s = clock()
                 try:
-                    observation, reward, terminated, truncated, info = step(distribution.to_env(self._actions[t]))
+                    observation, reward, terminated, truncated, info = step(
+                        distribution.to_env(self._actions[t])
+                    )
                 except Exception as error:
                     env.note(error, "step")
                     raise
@@ -301,7 +313,10 @@ class Collector:
 
         def policy(observations: Tensor) -> Tensor:
             t = next(rows)
-            state = kept(states[t], resets[t]) if resets[t].any() else states[t]
+            if resets[t].any():
+                state = kept(states[t], resets[t])
+            else:
+                state = states[t]
             logits, states[t + 1] = network.step(observations, state)
             return logits
 
@@ -349,7 +364,8 @@ class EpisodeAccounts:
     """Returns and lengths so far of the episodes that are under way in N environments, both `[N]`."""
 
     def __init__(self, num_envs: int) -> None:
-        self.returns, self.lengths = np.zeros(num_envs, np.float64), np.zeros(num_envs, np.int64)
+        self.returns = np.zeros(num_envs, np.float64)
+        self.lengths = np.zeros(num_envs, np.int64)
 
     def add(self, rewards: Floats, valid: Bools, over: Bools) -> list[FinishedEpisode]:
         """Adds T steps; returns the episodes that ended in them, by row and then by environment.
@@ -366,5 +382,6 @@ class EpisodeAccounts:
             finished.append(FinishedEpisode(float(returns[t, n]), int(lengths[t, n]), int(t)))
             returns[t:, n] -= returns[t, n]
             lengths[t:, n] -= lengths[t, n]
-        self.returns, self.lengths = returns[-1].copy(), lengths[-1].copy()
+        self.returns = returns[-1].copy()
+        self.lengths = lengths[-1].copy()
         return finished

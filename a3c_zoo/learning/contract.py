@@ -73,9 +73,17 @@ class CheckedEnvironment:
 
     def check_step(self, reward: Any, terminated: Any, truncated: Any) -> None:
         """Checks that rewards are an array of N numbers, and both flags arrays of N bools or integers."""
-        checks = (("reward", reward, NUMBERS), ("terminated", terminated, FLAGS), ("truncated", truncated, FLAGS))
+        checks = (
+            ("reward", reward, NUMBERS),
+            ("terminated", terminated, FLAGS),
+            ("truncated", truncated, FLAGS),
+        )
         for what, array, kinds in checks:
-            if not isinstance(array, np.ndarray) or array.shape != self._shape or array.dtype.kind not in kinds:
+            if (
+                not isinstance(array, np.ndarray)
+                or array.shape != self._shape
+                or array.dtype.kind not in kinds
+            ):
                 promised = "bool" if kinds is FLAGS else "numbers"
                 raise self._broken(what, array, self._shape, promised)
 
@@ -91,7 +99,10 @@ class CheckedEnvironment:
         if self.spec.leaves:
             final = self._flat(final)[0]
         final = np.array(final, self.spec.dtype)
-        wanted = self.spec.shape if self.spec.leaves else self.spec.given_shape
+        if self.spec.leaves:
+            wanted = self.spec.shape
+        else:
+            wanted = self.spec.given_shape
         if final.shape != wanted:
             raise self._broken("final observation", final, wanted, self.spec.dtype)
         return self.spec.turned(final)
@@ -138,7 +149,9 @@ class CheckedEnvironment:
                 f"environment '{self.name}' returned a wrong observation: {error}"
             ) from error
 
-    def _broken(self, what: str, array: Any, shape: tuple[int, ...], dtype: object) -> EnvironmentContractError:
+    def _broken(
+        self, what: str, array: Any, shape: tuple[int, ...], dtype: object
+    ) -> EnvironmentContractError:
         return EnvironmentContractError(
             f"environment '{self.name}' returned a wrong {what}: {_form(array)}, "
             f"where its spaces promise {dtype} {list(shape)}"
@@ -182,13 +195,17 @@ def misfit(error: Exception) -> str | None:
     sync = next((n for n, frame in enumerate(frames) if frame.f_code in RESULTS), None)
     # `concatenate` chooses a function by the kind of space. Deeper frames may be of an environment's own
     # vectors.
-    is_joined = sync is not None and any(_module(frame) == concatenate.__module__ for frame in frames[sync + 1 :][:2])
+    is_joined = sync is not None and any(
+        _module(frame) == concatenate.__module__ for frame in frames[sync + 1 :][:2]
+    )
     if is_joined and isinstance(error, ValueError | TypeError | LookupError):
         env = frames[sync].f_locals["self"]  # type: ignore[index]
         found = wrong_observation(env.single_observation_space, env._env_obs)
         return found and f"returned {found}"
     method = _method_called(error, frames)
-    return None if method is None else _broken_promise(method, error)
+    if method is None:
+        return None
+    return _broken_promise(method, error)
 
 
 def _module(frame: FrameType) -> str:
@@ -199,15 +216,21 @@ def _method_called(error: Exception, frames: Sequence[FrameType]) -> str | None:
     """ "reset" or "step", if the error arose where one was called or its result was taken apart, and not in it."""
     last = frames[-1]
     calls = [frame for frame in frames if _passes_on(frame)]
-    is_passed_on = bool(calls) and all(map(_passes_on, frames[frames.index(calls[0]) :]))  # up to where it was raised
+    is_passed_on = bool(calls) and all(
+        map(_passes_on, frames[frames.index(calls[0]) :])
+    )  # up to where it was raised
     names = [name for frame in calls for name in ("reset", "step") if name in frame.f_code.co_name]
     if is_passed_on and names and _module(last).startswith("gymnasium."):
         is_of_checker = "passive_env_checker" in _module(last)
         kinds = (ValueError, TypeError, LookupError, AttributeError)
-        if isinstance(error, kinds) or (is_of_checker and isinstance(error, AssertionError | gymnasium.error.Error)):
+        if isinstance(error, kinds) or (
+            is_of_checker and isinstance(error, AssertionError | gymnasium.error.Error)
+        ):
             return names[-1]
         return None
-    if is_passed_on or _module(last).startswith("a3c_zoo."):  # a wrapper of others, or this project's own call
+    if is_passed_on or _module(last).startswith(
+        "a3c_zoo."
+    ):  # a wrapper of others, or this project's own call
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
         if names and last.f_locals.get("info", line) is None:
             return names[-1]
@@ -228,12 +251,14 @@ def _passes_on(frame: FrameType) -> bool:
 def _broken_promise(method: str, error: Exception) -> str:
     text = " ".join(str(error).split())
     if unknown := re.search(r"unexpected keyword argument '(\w+)'", text):
-        return (
-            f"has a reset() that does not take '{unknown[1]}': {OLD_API}. It must be reset(*, seed=None, options=None)"
-        )
+        cure = "It must be reset(*, seed=None, options=None)"
+        return f"has a reset() that does not take '{unknown[1]}': {OLD_API}. {cure}"
     if method == "step" and "expected 5, got 4" in text:
         return f"returned four values of step(): {OLD_API}. It must return {PROMISES[method]}"
-    line = text if isinstance(error, AssertionError) else type_and_message(error)
+    if isinstance(error, AssertionError):
+        line = text
+    else:
+        line = type_and_message(error)
     return f"returned a wrong result of {method}(), which must be {PROMISES[method]}: {line}"
 
 

@@ -51,7 +51,10 @@ def make_vector_env(
             env = _make(entry, num_envs, seed, kwargs, inner, is_drawn=render_mode is not None)
             env = wrap_all(env, [wrapper for wrapper in wrappers if wrapper.takes_vectors])
     if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
-        found = f"{env.num_envs} environments" if isinstance(env, VectorEnv) else repr(type(env))
+        if isinstance(env, VectorEnv):
+            found = f"{env.num_envs} environments"
+        else:
+            found = repr(type(env))
         raise EnvironmentContractError(
             f"the factory of environment '{entry.name}' must return a gymnasium.vector.VectorEnv of {num_envs} "
             f"environments, not {found}"
@@ -74,14 +77,18 @@ def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
         raise
     except Exception as error:
         if cure := missing_package(error):
-            raise ZooError(f"environment '{entry.name}' needs a package that is not installed: {cure}") from error
+            raise ZooError(
+                f"environment '{entry.name}' needs a package that is not installed: {cure}"
+            ) from error
         if cure := drawing_cure(error):
             raise ZooError(f"environment '{entry.name}' cannot be drawn: {cure}") from error
         cure = wrong_version() if "mujoco" in sys.modules else ""
         cure = cure or "Its traceback: --debug"
         if isinstance(error, NameNotFound | NamespaceNotFound) and entry.env_id and ":" not in entry.env_id:
             cure = f'If a module registers it: EnvEntry(env_id="MODULE:{entry.env_id}"). {cure}'
-        raise PluginError(f"environment '{entry.name}' cannot be {done}: {one_line(error)}. {cure}") from error
+        raise PluginError(
+            f"environment '{entry.name}' cannot be {done}: {one_line(error)}. {cure}"
+        ) from error
 
 
 def _make(
@@ -96,7 +103,9 @@ def _make(
         )
     factory = load_object(entry.factory)
     if is_drawn and "render_mode" not in inspect.signature(factory).parameters:
-        raise ZooError(f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode")
+        raise ZooError(
+            f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode"
+        )
     return factory(num_envs, seed, **kwargs)
 
 
@@ -113,12 +122,16 @@ def missing_package(error: BaseException) -> str | None:
     if isinstance(error, DependencyNotInstalled):
         words = (word for word in EXTRAS if re.search(rf"\b{word}\b", message.lower()))
         word = next(words, None)
-        return install_extra(word) if word else message
+        if word:
+            return install_extra(word)
+        return message
     frames = traceback.extract_tb(error.__traceback__)
     if frames and os.sep.join(("gymnasium", "envs", "mujoco", "")) in frames[-1].filename:
         return install_extra("mujoco")  # its renderer imports another package without a word
     name = (error.name or "").partition(".")[0].lower()
-    return install_extra(name) if name in EXTRAS else None
+    if name in EXTRAS:
+        return install_extra(name)
+    return None
 
 
 def _make_registered(
@@ -132,7 +145,8 @@ def _make_registered(
             imported.register_envs()  # in packages such as MinAtar, which leave it to Gymnasium's former plugins
     spec = gymnasium.spec(name)
     is_vector = spec.vector_entry_point is not None and not (spec.additional_wrappers or wrappers)
-    is_vector &= not str(spec.vector_entry_point).startswith("ale_py.")  # another task: clipped rewards, other frames
+    # That of ale_py is another task: clipped rewards, other frames.
+    is_vector &= not str(spec.vector_entry_point).startswith("ale_py.")
     creator = spec.vector_entry_point if is_vector else spec.entry_point
     if is_drawn and creator is not None and not _takes_render_mode(creator):
         raise ZooError(f"environment '{entry.name}' cannot be drawn: it has no parameter render_mode")
@@ -142,14 +156,21 @@ def _make_registered(
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     env = SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **kwargs), wrappers)] * num_envs)
     modes = env.metadata.get("render_modes")
-    draws_not = modes is not None and "rgb_array" not in modes and not spec.disable_env_checker  # Gymnasium refuses it
+    draws_not = (
+        modes is not None and "rgb_array" not in modes and not spec.disable_env_checker
+    )  # Gymnasium refuses it
     if is_drawn and draws_not and not wrappers:  # which may draw by themselves
         env.close()
-        raise ZooError(f"environment '{entry.name}' cannot be drawn: its metadata['render_modes'] has no 'rgb_array'")
+        raise ZooError(
+            f"environment '{entry.name}' cannot be drawn: its metadata['render_modes'] has no 'rgb_array'"
+        )
     return env
 
 
 def _takes_render_mode(creator: str | Callable[..., object]) -> bool:
-    made_by = load_object(creator) if isinstance(creator, str) else creator
+    if isinstance(creator, str):
+        made_by = load_object(creator)
+    else:
+        made_by = creator
     parameters = inspect.signature(made_by).parameters
     return any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters.values())

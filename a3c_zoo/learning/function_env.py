@@ -36,7 +36,9 @@ def entry_of(function: EnvFunction) -> EnvEntry:
         try:
             env = function()
         except Exception as error:
-            raise PluginError(f"the environment that '{path}' makes cannot be made: {one_line(error)}") from error
+            raise PluginError(
+                f"the environment that '{path}' makes cannot be made: {one_line(error)}"
+            ) from error
         if not isinstance(env, gymnasium.Env):
             found = f"not {type(env)}; for a VectorEnv: EnvEntry(factory=…)"
             raise ZooError(f"'{path}' must return a gymnasium.Env, {found}")
@@ -58,9 +60,14 @@ def entry_of(function: EnvFunction) -> EnvEntry:
     )
 
 
-def make(num_envs: int, seed: int, function: ImportString, render_mode: str | None = None) -> VectorEnv[Any, Any, Any]:
+def make(
+    num_envs: int, seed: int, function: ImportString, render_mode: str | None = None
+) -> VectorEnv[Any, Any, Any]:
     """The factory of `EnvEntry`."""
-    kwargs = {} if render_mode is None else {"render_mode": render_mode}
+    if render_mode is None:
+        kwargs = {}
+    else:
+        kwargs = {"render_mode": render_mode}
     make_one = load_object(function)
     return SyncVectorEnv([lambda: make_one(**kwargs)] * num_envs)
 

@@ -84,7 +84,11 @@ CONV42 = Architecture((Conv(32, 3, 2, 1),) * 4, hidden=256, elu=True, core_is_hi
 
 def takes_blocks(conv: Conv, sizes: Sequence[int]) -> bool:
     """Whether a first convolution is one of blocks: its kernel moves by whole blocks, and a frame is made of them."""
-    return conv.stride == BLOCK and conv.kernel % BLOCK == conv.padding == 0 and all(s % BLOCK == 0 for s in sizes)
+    return (
+        conv.stride == BLOCK
+        and conv.kernel % BLOCK == conv.padding == 0
+        and all(s % BLOCK == 0 for s in sizes)
+    )
 
 
 def as_blocks(frames: Tensor) -> Tensor:
@@ -103,7 +107,12 @@ class ConvActorCritic(Split):
     """Convolutions, one or two hidden layers, and linear heads."""
 
     def __init__(
-        self, spec: ObservationSpec, num_logits: int, config: ImageConfig, architecture: Architecture, name: str
+        self,
+        spec: ObservationSpec,
+        num_logits: int,
+        config: ImageConfig,
+        architecture: Architecture,
+        name: str,
     ) -> None:
         super().__init__()
         channels, *sizes = spec.shape
@@ -132,11 +141,18 @@ class ConvActorCritic(Split):
         hidden = 2 if architecture.separate else 1
         if config.has_core:
             if architecture.separate:
-                raise ConfigError(f"network '{name}' has two hidden layers side by side, so it takes no recurrent core")
+                raise ConfigError(
+                    f"network '{name}' has two hidden layers side by side, so it takes no recurrent core"
+                )
             hidden = 0 if architecture.core_is_hidden else 1
             width = config.recurrent_size
-        self.hidden = nn.ModuleList(orthogonal(nn.Linear(convolved, architecture.hidden), gain) for _ in range(hidden))
-        self.num_features = architecture.hidden if hidden else convolved
+        self.hidden = nn.ModuleList(
+            orthogonal(nn.Linear(convolved, architecture.hidden), gain) for _ in range(hidden)
+        )
+        if hidden:
+            self.num_features = architecture.hidden
+        else:
+            self.num_features = convolved
         self._separate = architecture.separate
         self.actor = orthogonal(nn.Linear(width, num_logits), 0.01)
         self.critic = orthogonal(nn.Linear(width, 1), 1.0)
@@ -144,14 +160,18 @@ class ConvActorCritic(Split):
     def _convolved(self, observations: Tensor) -> Tensor:
         """`[B, features]` in the network's precision, from uint8 `[B, C, H, W]`."""
         first, *others = self._convs
-        in_blocks = self._takes_blocks and not torch.compiler.is_exporting()  # ONNX sees no numbers as other numbers
+        in_blocks = (
+            self._takes_blocks and not torch.compiler.is_exporting()
+        )  # ONNX sees no numbers as other numbers
         x = as_blocks(observations) if in_blocks else observations
         x = x.to(self.actor.weight.dtype)
         x = torch.add(self.offset, x, alpha=self.scale)  # scale · (x − center), in one pass
         # A cast and then a reordering are twice as fast as both at once. Blocks have this order already.
         x = x.contiguous(memory_format=torch.channels_last)
         if in_blocks:
-            weight = functional.pixel_unshuffle(first.weight, BLOCK).contiguous(memory_format=torch.channels_last)
+            weight = functional.pixel_unshuffle(first.weight, BLOCK).contiguous(
+                memory_format=torch.channels_last
+            )
             x = self.activation(functional.conv2d(x, weight, first.bias))
         else:
             x = self.activation(first(x))
@@ -178,7 +198,9 @@ class ConvActorCritic(Split):
         return hidden
 
 
-def _factory(architecture: Architecture, name: str) -> Callable[[ObservationSpec, int, NetworkConfig], ActorCritic]:
+def _factory(
+    architecture: Architecture, name: str
+) -> Callable[[ObservationSpec, int, NetworkConfig], ActorCritic]:
     def build(spec: ObservationSpec, num_logits: int, config: NetworkConfig) -> ActorCritic:
         assert isinstance(config, ImageConfig)
         return with_core(ConvActorCritic(spec, num_logits, config, architecture, name), config)

@@ -63,7 +63,9 @@ def check_fits(subject: str, needed: int, parts: str, cures: str) -> None:
     """Raises ConfigError if fewer bytes are free than `subject` needs; `cures` names the keys to lower."""
     available = hardware.available_memory()
     if needed > available:
-        raise ConfigError(f"{subject} {giga(needed)} of memory, {giga(available)} are free ({parts}). Lower {cures}")
+        raise ConfigError(
+            f"{subject} {giga(needed)} of memory, {giga(available)} are free ({parts}). Lower {cures}"
+        )
 
 
 class SizeLimit(TorchFunctionMode):
@@ -81,8 +83,14 @@ class SizeLimit(TorchFunctionMode):
         """Raises RunDirectoryError for a tensor that is too large, of `torch.empty(sizes)`, as layers make theirs."""
         is_one_size = bool(args) and isinstance(args[0], tuple | list)
         sizes = (kwargs or {}).get("size", args[0] if is_one_size else args)
-        if sizes and func not in (torch.tensor, torch.as_tensor) and all(isinstance(size, int) for size in sizes):
+        if (
+            sizes
+            and func not in (torch.tensor, torch.as_tensor)
+            and all(isinstance(size, int) for size in sizes)
+        ):
             self._left -= prod(sizes)
             if self._left < 0:
-                raise RunDirectoryError(f"the checkpoint is of a smaller network: it has {self._there:,} numbers")
+                raise RunDirectoryError(
+                    f"the checkpoint is of a smaller network: it has {self._there:,} numbers"
+                )
         return func(*args, **(kwargs or {}))

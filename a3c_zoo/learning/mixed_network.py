@@ -32,12 +32,19 @@ class Mixed(Split):
         self.leaves = spec.leaves
         parts = self.leaves or (Leaf((), spec.shape, is_image=True),)
         self.bodies = nn.ModuleList(_body(channels_first(leaf)) for leaf in parts if leaf.is_image)
-        found = sum(_num_outputs(channels_first(leaf)) if leaf.is_image else leaf.num_features for leaf in parts)
+        found = sum(
+            _num_outputs(channels_first(leaf)) if leaf.is_image else leaf.num_features for leaf in parts
+        )
         self.hidden = nn.Sequential(
-            orthogonal(nn.Linear(found, config.hidden_size), math.sqrt(2)), nn.LayerNorm(config.hidden_size), nn.ReLU()
+            orthogonal(nn.Linear(found, config.hidden_size), math.sqrt(2)),
+            nn.LayerNorm(config.hidden_size),
+            nn.ReLU(),
         )
         self.num_features = config.hidden_size
-        width = config.recurrent_size if config.has_core else config.hidden_size
+        if config.has_core:
+            width = config.recurrent_size
+        else:
+            width = config.hidden_size
         self.actor = orthogonal(nn.Linear(width, num_logits), 0.01)
         self.critic = orthogonal(nn.Linear(width, 1), 1.0)
 
@@ -76,7 +83,10 @@ def channels_first(leaf: Leaf) -> tuple[int, int, int]:
 
 def _convs(shape: tuple[int, int, int]) -> tuple[Conv, ...]:
     """The convolutions that fit an image; none for one of less than 5×5."""
-    convs = NATURE.convs if min(shape[1:]) >= SMALLEST_FRAME else GRID
+    if min(shape[1:]) >= SMALLEST_FRAME:
+        convs = NATURE.convs
+    else:
+        convs = GRID
     return convs if min(shape[1:]) >= 5 else ()
 
 

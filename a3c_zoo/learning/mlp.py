@@ -70,12 +70,15 @@ class MLP(Split):
         self.critic = _Tower([*heads, 1], config.activation, gain, last_gain=1.0)
 
     def take_statistics(self, mean: Tensor, scale: Tensor) -> None:
-        self.observation_mean, self.observation_scale = mean, scale
+        self.observation_mean = mean
+        self.observation_scale = scale
 
     def features(self, observations: Tensor) -> Tensor:
         x = self.spec.encode(observations)
         if self.normalizes:
-            x = ((x - self.observation_mean) * self.observation_scale).clamp_(-OBSERVATION_LIMIT, OBSERVATION_LIMIT)
+            x = ((x - self.observation_mean) * self.observation_scale).clamp_(
+                -OBSERVATION_LIMIT, OBSERVATION_LIMIT
+            )
         if self.separate:
             return x
         return self.activation(self.body.compute(x))

@@ -85,10 +85,14 @@ class Spaces:
     def from_state_dict(cls, state: dict[str, Any]) -> Spaces:
         """Rebuilds the spaces from a `state_dict`. Raises RunDirectoryError if it is none."""
         try:
-            found = cls(ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"]))
+            found = cls(
+                ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"])
+            )
             found._check_sizes()
         except Exception as error:
-            raise RunDirectoryError(f"the checkpoint's spaces cannot be read: {type_and_message(error)}") from error
+            raise RunDirectoryError(
+                f"the checkpoint's spaces cannot be read: {type_and_message(error)}"
+            ) from error
         return found
 
     def _check_sizes(self) -> None:
@@ -96,20 +100,27 @@ class Spaces:
         seen = self.observations
         acts = vars(self.actions)
         logits = self.actions.num_logits
-        sizes = [seen.one_hot, *seen.shape, *(size for leaf in seen.leaves for size in (*leaf.shape, *leaf.sizes))]
+        sizes = [
+            seen.one_hot,
+            *seen.shape,
+            *(size for leaf in seen.leaves for size in (*leaf.shape, *leaf.sizes)),
+        ]
         sizes += [*acts.get("sizes", ()), *acts.get("space_shape", ()), logits]
         if not all(type(size) is int and size >= 0 for size in sizes) or logits < 1:
             raise ValueError("no space has such sizes")
 
 
-def probe_spaces(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
+def probe_spaces(
+    entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]
+) -> Spaces:
     """Makes one environment to read its spaces, and the background if the network needs it. Checks that all fit.
 
     Raises:
         ConfigError: the agent cannot act in the action space, or the network cannot take the observations.
     """
     with same_folder(), closing(make_vector_env(entry, config.env, 1, 0)) as env:
-        action_space, observation_space = env.single_action_space, env.single_observation_space
+        action_space = env.single_action_space
+        observation_space = env.single_observation_space
         if class_names(action_space).isdisjoint(supported):
             raise ConfigError(
                 f"agent '{config.agent_name}' acts in {', '.join(supported)} spaces; "
@@ -144,7 +155,9 @@ class SavedModel:
     statistics: InstanceOf[Tensor] | None
     buffers: dict[str, InstanceOf[Tensor]] = field(default_factory=dict)
 
-    def check(self, spaces: Spaces, entry: NetworkEntry, config: Config, num_members: int | None = None) -> None:
+    def check(
+        self, spaces: Spaces, entry: NetworkEntry, config: Config, num_members: int | None = None
+    ) -> None:
         """Compares shapes, dtypes and numbers of elements with those of a network, before it has any memory.
 
         Args:
@@ -205,7 +218,10 @@ class Model:
         self.buffers = Buffers(self.module, device)
         self.buffers.check_precision(dtype, entry.name)
         self.flat = FlatParameters(self.module, dtype, device)
-        self.network = self.module if device == "cpu" else cast("ActorCritic", OnDevice(self.module, device))
+        if device == "cpu":
+            self.network = self.module
+        else:
+            self.network = cast("ActorCritic", OnDevice(self.module, device))
 
     @classmethod
     def create(cls, spaces: Spaces, entry: NetworkEntry, config: Config) -> Model:
@@ -282,7 +298,10 @@ def saved_model(
     model: Model, parameters: Tensor, statistics: Tensor | None, buffers: Mapping[str, Tensor]
 ) -> SavedModel:
     """Copies parameters `[P]`, observation statistics, if any, and buffers for a checkpoint."""
-    seen = None if statistics is None else ObservationStatistics(statistics).copy()
+    if statistics is None:
+        seen = None
+    else:
+        seen = ObservationStatistics(statistics).copy()
     kept = {name: buffer.clone() for name, buffer in buffers.items()}
     return SavedModel(model.spaces.state_dict(), shapes_of(model.module), parameters.clone(), seen, kept)
 

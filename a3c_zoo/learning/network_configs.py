@@ -17,7 +17,9 @@ Width = Annotated[int, Field(ge=1, le=65_536)]
 class CoreConfig(NetworkConfig):
     """A recurrent core between body and heads."""
 
-    recurrent: Literal["none", "lstm", "gru"] = Field("none", description="recurrent core between body and heads")
+    recurrent: Literal["none", "lstm", "gru"] = Field(
+        "none", description="recurrent core between body and heads"
+    )
     recurrent_size: Width = Field(256, description="units of the recurrent core")
 
     @property
@@ -32,7 +34,9 @@ class MLPConfig(CoreConfig):
         (64, 64), max_length=100, description="units of each hidden layer, first to last"
     )
     activation: Activation = Field("tanh", description="activation after each hidden layer")
-    separate: bool = Field(True, description="separate bodies for policy and value; a recurrent core has one body")
+    separate: bool = Field(
+        True, description="separate bodies for policy and value; a recurrent core has one body"
+    )
     normalize_observations: bool = Field(
         False, description="scale observations by their running mean and standard deviation over all workers"
     )

@@ -31,7 +31,10 @@ def check_outputs(model: Model, entry: NetworkEntry) -> None:
         return
     spec = model.spaces.observations
     title = f"network '{entry.name}'"
-    network = model.module.network if isinstance(model.module, WithDeviations) else model.module
+    if isinstance(model.module, WithDeviations):
+        network = model.module.network
+    else:
+        network = model.module
     rows = torch.from_numpy(np.zeros((N, *spec.shape), spec.dtype))
     try:
         with torch.no_grad(), one_torch_thread(), lent_generator():

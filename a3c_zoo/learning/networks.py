@@ -20,12 +20,25 @@ from torch.utils import _pytree as pytree
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.generators import global_generator, lent_generator
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "elu": functional.elu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": functional.elu,
+}
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 #: Layers that compute the same in training and evaluation mode, like those of a3c-zoo itself.
-WITHOUT_MODES = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.ReLU, nn.Tanh, nn.Flatten, nn.Sequential, nn.ModuleList)
+WITHOUT_MODES = (
+    nn.Linear,
+    nn.Conv2d,
+    nn.LayerNorm,
+    nn.ReLU,
+    nn.Tanh,
+    nn.Flatten,
+    nn.Sequential,
+    nn.ModuleList,
+)
 
 #: Normalised observations are clipped to ± this many standard deviations.
 OBSERVATION_LIMIT = 10.0
@@ -124,7 +137,11 @@ class ActorCritic(nn.Module):
         raise _missing(self, "value_after")
 
     def unroll(
-        self, observations: Tensor, state: Tensor, resets: NDArray[np.bool_], places: Sequence[tuple[int, int]]
+        self,
+        observations: Tensor,
+        state: Tensor,
+        resets: NDArray[np.bool_],
+        places: Sequence[tuple[int, int]],
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One pass over a rollout, as `evaluate`, with a recurrent core.
 
@@ -230,7 +247,10 @@ def check_device(device: str) -> None:
     """Raises ConfigError if torch cannot compute on a device, "cpu" or "cuda", of this machine."""
     if device == "cpu" or torch.cuda.is_available():
         return
-    build = "is the CPU build" if torch.version.cuda is None else f"is built for CUDA {torch.version.cuda}"
+    if torch.version.cuda is None:
+        build = "is the CPU build"
+    else:
+        build = f"is built for CUDA {torch.version.cuda}"
     raise ConfigError(
         f"run.device: {device} — no CUDA device is available here (torch {torch.__version__} {build}). "
         "Train on the CPU: --device cpu"
@@ -239,7 +259,9 @@ def check_device(device: str) -> None:
 
 def seed_passes(network: ActorCritic, seed: int) -> None:
     """Seeds what Dropout draws in the next passes. No checkpoint holds it: each rollout or update has a seed."""
-    network.pass_states = [torch.Generator(device).manual_seed(seed).get_state() for device in network.draws_on]
+    network.pass_states = [
+        torch.Generator(device).manual_seed(seed).get_state() for device in network.draws_on
+    ]
 
 
 @contextmanager

@@ -162,7 +162,8 @@ def advantages_and_returns(
 ) -> tuple[Floats, Floats]:
     """Returns advantages and value targets, both `[T, n]`, for the environments in `columns`."""
     rewards = rollout.rewards[:, columns]
-    terminated, truncated = rollout.terminated[:, columns], rollout.truncated[:, columns]
+    terminated = rollout.terminated[:, columns]
+    truncated = rollout.truncated[:, columns]
     if objective.termination_reward is not None:
         rewards = np.where(terminated, np.float32(objective.termination_reward), rewards)
     rewards = scaled_rewards(rewards, objective.reward_scale, objective.largest_reward)
@@ -170,7 +171,9 @@ def advantages_and_returns(
         returns = monte_carlo_returns(rewards, terminated, truncated, objective.gamma)
         advantages = returns - values
     else:
-        advantages = gae(rewards, values, next_values, terminated, truncated, objective.gamma, objective.gae_lambda)
+        advantages = gae(
+            rewards, values, next_values, terminated, truncated, objective.gamma, objective.gae_lambda
+        )
         returns = advantages + values
     if objective.normalize_returns:
         returns = to_unit_length(returns, rollout.valid[:, columns])
@@ -231,7 +234,9 @@ def differentiate(
     next_values = rollout.next_values(values_now[1:], columns, value)
     advantages, returns = advantages_and_returns(rollout, columns, values_now[:-1], next_values, objective)
     actions = rollout.actions[:, columns].flatten(0, 1)
-    return descend(distribution, logits, all_values, actions, advantages, returns, valid, objective, want_metrics)
+    return descend(
+        distribution, logits, all_values, actions, advantages, returns, valid, objective, want_metrics
+    )
 
 
 def forward(
@@ -254,7 +259,9 @@ def forward(
     return logits, values, lambda finals: network.value_after(finals, states)
 
 
-def policy_gain(log_prob: Tensor, acted: Tensor | None, advantage: Tensor, clip_ratio: float | None) -> Tensor:
+def policy_gain(
+    log_prob: Tensor, acted: Tensor | None, advantage: Tensor, clip_ratio: float | None
+) -> Tensor:
     """What the policy gains by samples, all arguments `[B]`: log π(a|s) · A, the gradient of A3C.
 
     With ε = `clip_ratio`: min(r · A, clip(r, 1 − ε, 1 + ε) · A) where r = π(a|s) / π_acted(a|s). A sample has
@@ -294,7 +301,10 @@ def descend(
         Metrics; see `differentiate`.
     """
     num_samples = valid.size
-    weighed = normalize(advantages, valid) if objective.normalize_advantages else advantages
+    if objective.normalize_advantages:
+        weighed = normalize(advantages, valid)
+    else:
+        weighed = advantages
     weights = valid.astype(np.float32)
     if not objective.loss_sum:
         weights /= max(1, int(valid.sum()))
@@ -303,23 +313,34 @@ def descend(
     )
     log_prob, entropy = distribution.log_prob_and_entropy(logits, actions)
     values = all_values[:num_samples]
-    terms = objective.loss(LossInputs(log_prob, entropy, values, logits, actions, advantage, target, acted), objective)
+    terms = objective.loss(
+        LossInputs(log_prob, entropy, values, logits, actions, advantage, target, acted), objective
+    )
     check_terms(terms, weight)
     gain = terms.policy_gain
     value_error = terms.value_error
-    loss = torch.dot(objective.value_coefficient * value_error - gain - objective.entropy_coefficient * entropy, weight)
+    loss = torch.dot(
+        objective.value_coefficient * value_error - gain - objective.entropy_coefficient * entropy, weight
+    )
     loss.backward()  # type: ignore[no-untyped-call]
     if not want_metrics:
         return {}
     with torch.no_grad():  # each part of the loss before its coefficient, and means over the valid samples
-        share = weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)  # all are 0 if nothing is valid
-        means = torch.stack((entropy, raw, target, values)) @ share  # the mean of normalised advantages is always 0
+        share = weight / weight.sum().clamp(
+            min=torch.finfo(weight.dtype).tiny
+        )  # all are 0 if nothing is valid
+        means = (
+            torch.stack((entropy, raw, target, values)) @ share
+        )  # the mean of normalised advantages is always 0
         return {
             "loss_policy": -float(torch.dot(gain, weight)),
             "loss_value": float(torch.dot(value_error, weight)),
             "loss_total": float(loss),
             **explained_variance(values, target, share),
-            **{name: float(torch.dot(metric, share)) for name, metric in checked_metrics(terms, share).items()},
+            **{
+                name: float(torch.dot(metric, share))
+                for name, metric in checked_metrics(terms, share).items()
+            },
             **dict(zip(("entropy", "advantage", "batch_return", "value"), means.tolist(), strict=True)),
         }
 
@@ -361,7 +382,9 @@ OWN_METRICS = (
 def check_terms(terms: LossTerms, weight: Tensor) -> None:
     """Raises PluginError unless the terms are one number for each sample, like its weight; others are broadcast."""
     if not isinstance(terms, LossTerms):
-        raise PluginError(f"the loss returns {type(terms).__name__}; it must return a3c_zoo.learning.LossTerms")
+        raise PluginError(
+            f"the loss returns {type(terms).__name__}; it must return a3c_zoo.learning.LossTerms"
+        )
     for name, term in (("policy_gain", terms.policy_gain), ("value_error", terms.value_error)):
         _check_term(name, term, weight)
 
@@ -371,7 +394,9 @@ def checked_metrics(terms: LossTerms, weight: Tensor) -> dict[str, Tensor]:
     metrics = dict(terms.metrics())
     for name, metric in metrics.items():
         if name in OWN_METRICS:
-            raise PluginError(f"the loss returns a metric '{name}', a name that every loss has; choose another")
+            raise PluginError(
+                f"the loss returns a metric '{name}', a name that every loss has; choose another"
+            )
         _check_term(f"metric '{name}'", metric, weight)
     return metrics
 

@@ -29,7 +29,9 @@ class Optimizer(Protocol):
         config: the `optimizer` section.
     """
 
-    def __init__(self, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig) -> None: ...
+    def __init__(
+        self, parameters: Tensor, moments: Mapping[str, Tensor], config: OptimizerConfig
+    ) -> None: ...
 
     @staticmethod
     def moments(parameters: Tensor, config: OptimizerConfig) -> dict[str, Tensor]:
@@ -185,7 +187,9 @@ def schedule_left(config: OptimizerConfig, steps: int, budget_steps: int | None)
     The schedule ends at `schedule_steps`, by default at the run's budget. Without either it stays at 1.
     """
     horizon = config.schedule_steps or budget_steps
-    return 1.0 if horizon is None else max(0.0, 1.0 - steps / horizon)
+    if horizon is None:
+        return 1.0
+    return max(0.0, 1.0 - steps / horizon)
 
 
 def learning_rate_at(config: OptimizerConfig, steps: int, budget_steps: int | None) -> float:

@@ -32,16 +32,23 @@ class FlatParameters:
         self.values = self.initial.to(device, dtype, copy=True)
         self.gradients = torch.zeros_like(self.values)
         is_same = self.gradients.dtype == self.initial.dtype and self.gradients.device == self.initial.device
-        self._wide = self.gradients if is_same else torch.zeros_like(self.initial)
+        if is_same:
+            self._wide = self.gradients
+        else:
+            self._wide = torch.zeros_like(self.initial)
         self._parameters = parameters
         self.attach(self.values)
-        for p, gradient in zip(parameters, torch.split(self.gradients, [p.numel() for p in parameters]), strict=True):
+        for p, gradient in zip(
+            parameters, torch.split(self.gradients, [p.numel() for p in parameters]), strict=True
+        ):
             p.grad = gradient.view(p.shape)
 
     def attach(self, values: Tensor) -> None:
         """Makes the module's parameters views of `values` `[P]`. If these are shared, it sees every update at once."""
         self.values = values
-        for p, part in zip(self._parameters, torch.split(values, [p.numel() for p in self._parameters]), strict=True):
+        for p, part in zip(
+            self._parameters, torch.split(values, [p.numel() for p in self._parameters]), strict=True
+        ):
             p.data = part.view(p.shape)
 
     def pull(self, shared: Tensor) -> None:
@@ -68,7 +75,9 @@ def share(*tensors: Tensor) -> None:
     for tensor in tensors:
         try:
             tensor.share_memory_()  # type: ignore[no-untyped-call]
-        except RuntimeError as error:  # torch reserves the memory, so no process fails later for the lack of it
+        except (
+            RuntimeError
+        ) as error:  # torch reserves the memory, so no process fails later for the lack of it
             size = tensor.numel() * tensor.element_size()
             reason = str(error).splitlines()[0]
             raise ConfigError(

@@ -102,7 +102,11 @@ class Recurrent(ActorCritic):
         return self.network.values(output)
 
     def unroll(
-        self, observations: Tensor, state: Tensor, resets: NDArray[np.bool_], places: Sequence[tuple[int, int]]
+        self,
+        observations: Tensor,
+        state: Tensor,
+        resets: NDArray[np.bool_],
+        places: Sequence[tuple[int, int]],
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One call of the kernel for each stretch of rows between two resets of any environment."""
         features = self.network.features(observations.flatten(0, 1)).view(*observations.shape[:2], -1)
@@ -125,10 +129,14 @@ class Recurrent(ActorCritic):
 
 def with_core(network: Split, config: CoreConfig) -> ActorCritic:
     """Returns the network with the core that its configuration names, or the network itself for none."""
-    return Recurrent(network, config) if config.has_core else network
+    if config.has_core:
+        return Recurrent(network, config)
+    return network
 
 
-def unroll_steps(network: ActorCritic, observations: Tensor, state: Tensor, resets: Tensor) -> tuple[Tensor, Tensor]:
+def unroll_steps(
+    network: ActorCritic, observations: Tensor, state: Tensor, resets: Tensor
+) -> tuple[Tensor, Tensor]:
     """One pass over L steps of M environments, without what follows them.
 
     Args:

@@ -52,7 +52,8 @@ def n_step_returns(
     returns = np.zeros_like(next_values)
     is_open = np.ones_like(terminated)
     for k in range(min(n, length)):
-        rows, ahead = slice(0, length - k), slice(k, length)
+        rows = slice(0, length - k)
+        ahead = slice(k, length)
         closes = terminated[ahead] | truncated[ahead]
         if k == n - 1:
             closes[:] = True

@@ -64,7 +64,9 @@ class Rollout:
             states = torch.zeros(rows + 1, *start.shape)
             resets = np.zeros((rows + 1, num_envs), np.bool_)
         return cls(
-            observations=torch.from_numpy(np.zeros((rows + 1, num_envs, *observation.shape), observation.dtype)),
+            observations=torch.from_numpy(
+                np.zeros((rows + 1, num_envs, *observation.shape), observation.dtype)
+            ),
             actions=torch.zeros((rows, num_envs, *action.shape), dtype=action.dtype),
             rewards=np.zeros((rows, num_envs), np.float32),
             terminated=np.zeros((rows, num_envs), np.bool_),
@@ -88,12 +90,18 @@ class Rollout:
 
     def head(self, length: int) -> Rollout:
         """The first `length` steps, as views."""
-        names = MORE_ROWS if self.states is None else MORE_ROWS_WITH_CORE
+        if self.states is None:
+            names = MORE_ROWS
+        else:
+            names = MORE_ROWS_WITH_CORE
         return replace(self, **{name: getattr(self, name)[: length + more] for name, more in names.items()})
 
     def arrays(self) -> list[NDArray[Any]]:
         """All arrays in the order of the fields; tensors as NumPy arrays of the same memory."""
-        names = MORE_ROWS if self.states is None else MORE_ROWS_WITH_CORE
+        if self.states is None:
+            names = MORE_ROWS
+        else:
+            names = MORE_ROWS_WITH_CORE
         return [np.asarray(getattr(self, name)) for name in names]
 
     def next_values(self, values: Floats, columns: slice, value: Callable[[Tensor], Tensor]) -> Floats:

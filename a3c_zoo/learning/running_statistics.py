@@ -102,7 +102,8 @@ def merged(ours: Doubles, theirs: Doubles) -> Doubles:
 
     A sample is an array of its count, mean `[F]` and sum of squared deviations `[F]`, `[1 + 2F]`.
     """
-    n, m = ours[0], theirs[0]
+    n = ours[0]
+    m = theirs[0]
     total = ours[0] + theirs[0]
     if total == 0:
         return ours

@@ -70,7 +70,9 @@ def differentiate_samples(
     """Adds the gradient of the loss over samples to the network's `.grad` tensors; see `differentiate`."""
     with in_training(network):
         logits, values = network.act(samples.observations)
-    advantages, returns, valid = (tensor.numpy() for tensor in (samples.advantages, samples.returns, samples.valid))
+    advantages, returns, valid = (
+        tensor.numpy() for tensor in (samples.advantages, samples.returns, samples.valid)
+    )
     return descend(
         distribution,
         logits,

@@ -60,7 +60,11 @@ class Segments:
 
 
 def segments_of(
-    rollout: Rollout, network: ActorCritic, distribution: ActionDistribution, objective: Objective, length: int
+    rollout: Rollout,
+    network: ActorCritic,
+    distribution: ActionDistribution,
+    objective: Objective,
+    length: int,
 ) -> Segments:
     """The T·N steps of a rollout with a core, as T·N / L segments.
 
@@ -76,7 +80,9 @@ def segments_of(
         )
         log_probs, _ = distribution.log_prob_and_entropy(logits, rollout.actions.flatten(0, 1))
         values = all_values.numpy().reshape(num_steps + 1, num_envs)
-        next_values = rollout.next_values(values[1:], slice(None), lambda finals: network.value_after(finals, after))
+        next_values = rollout.next_values(
+            values[1:], slice(None), lambda finals: network.value_after(finals, after)
+        )
     advantages, returns = advantages_and_returns(rollout, slice(None), values[:-1], next_values, objective)
 
     def cut(rows: Tensor) -> Tensor:

@@ -28,15 +28,24 @@ def check_spaces(there: Spaces, here: Spaces, env_name: str) -> None:
         ours = getattr(here, which)
         if theirs != ours:
             words = [in_words(theirs), in_words(ours)]
-            theirs, ours = (repr(theirs), repr(ours)) if words[0] == words[1] else words
-            raise RunDirectoryError(f"the policy has other {which} than environment '{env_name}': {theirs}, not {ours}")
+            if words[0] == words[1]:
+                theirs = repr(theirs)
+                ours = repr(ours)
+            else:
+                theirs, ours = words
+            raise RunDirectoryError(
+                f"the policy has other {which} than environment '{env_name}': {theirs}, not {ours}"
+            )
 
 
 def check_policy(policy: object, env: VectorEnv[Any, Any, Any], env_name: str) -> None:
     """The same for an environment that is made already. A policy of another library has no spaces to compare."""
     if isinstance(policy, ModelPolicy):
         acts = policy.spaces.actions
-        options = {"squash": isinstance(acts, Gaussian) and acts.squash, "uniform": isinstance(acts, UniformBox)}
+        options = {
+            "squash": isinstance(acts, Gaussian) and acts.squash,
+            "uniform": isinstance(acts, UniformBox),
+        }
         actions = action_distribution(env.single_action_space, **options)
         check_spaces(policy.spaces, Spaces(observation_spec(env.single_observation_space), actions), env_name)
 

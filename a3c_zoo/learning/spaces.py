@@ -39,7 +39,9 @@ class Leaf:
     @property
     def num_features(self) -> int:
         """Its length within the vector."""
-        return sum(self.sizes) if self.sizes else prod(self.shape)
+        if self.sizes:
+            return sum(self.sizes)
+        return prod(self.shape)
 
     def of(self, observation: Any) -> Any:
         """The array in an observation."""
@@ -143,29 +145,44 @@ class ObservationSpec:
             arrays = [leaf.of(observations) for leaf in self.leaves]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             paths = ", ".join("/".join(map(str, leaf.path)) for leaf in self.leaves)
-            raise ObservationError(f"an observation has the parts {paths}; got {observations!r}"[:500]) from error
+            raise ObservationError(
+                f"an observation has the parts {paths}; got {observations!r}"[:500]
+            ) from error
         is_single = arrays[0].shape == self.leaves[0].shape
         if is_single:
             arrays = [array[None] for array in arrays]
         vectors = np.empty((len(np.atleast_1d(arrays[0])), *self.shape), np.float32)
         at = 0
         for leaf, array in zip(self.leaves, arrays, strict=True):
-            if array.shape != (len(vectors), *leaf.shape) or array.dtype.kind not in ("biu" if leaf.sizes else "biuf"):
-                part = f"part {'/'.join(map(str, leaf.path))} of an observation" if leaf.path else "an observation"
+            if array.shape != (len(vectors), *leaf.shape) or array.dtype.kind not in (
+                "biu" if leaf.sizes else "biuf"
+            ):
+                if leaf.path:
+                    part = f"part {'/'.join(map(str, leaf.path))} of an observation"
+                else:
+                    part = "an observation"
                 raise ObservationError(
                     f"{part} has shape {list(leaf.shape)}; got {array.dtype} {list(array.shape)} for {len(vectors)}"
                 )
             try:
                 leaf.write(array, vectors[:, at : at + leaf.num_features])
             except IndexError as error:
-                raise ObservationError(f"an observation has a number outside of its space: {array.tolist()}") from error
+                raise ObservationError(
+                    f"an observation has a number outside of its space: {array.tolist()}"
+                ) from error
             at += leaf.num_features
         return vectors, is_single
 
     def state_dict(self) -> list[Any]:
         """As plain numbers, strings and lists."""
         leaves = [
-            [list(leaf.path), list(leaf.shape), list(leaf.sizes), list(leaf.start), *([True] if leaf.is_image else [])]
+            [
+                list(leaf.path),
+                list(leaf.shape),
+                list(leaf.sizes),
+                list(leaf.start),
+                *([True] if leaf.is_image else []),
+            ]
             for leaf in self.leaves
         ]
         rest = [leaves, self.is_turned, self.background]
@@ -241,7 +258,9 @@ def observation_spec(space: Space[Any]) -> ObservationSpec:
         stored = (shape[2], *shape[:2]) if turned else tuple(shape)
         return ObservationSpec("image", stored, np.dtype(space.dtype), is_turned=turned)
     if isinstance(space, spaces.Box) and not (space.dtype.isnative and space.dtype.itemsize <= 8):
-        raise UnsupportedSpaceError(f"observation space {space} is of {space.dtype.str}, which torch does not know")
+        raise UnsupportedSpaceError(
+            f"observation space {space} is of {space.dtype.str}, which torch does not know"
+        )
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         return ObservationSpec("vector", tuple(space.shape), np.dtype(space.dtype))
     if isinstance(space, spaces.Discrete) and int(space.start) == 0:

@@ -80,7 +80,10 @@ class Windows:
         rollout = self.rollout
         values = np.zeros_like(rollout.rewards)
         # An end cuts the windows that end before row n − 1. They need a value only after a truncation.
-        first = 0 if rollout.truncated[: self._n - 1].any() else self._n - 1
+        if rollout.truncated[: self._n - 1].any():
+            first = 0
+        else:
+            first = self._n - 1
         if known is not None:
             values[: len(known) - 1] = known[1:]
             first = max(first, len(known) - 1)
@@ -112,12 +115,17 @@ class Windows:
         return sums, discounts, torch.from_numpy(following)
 
     def _rewards(self) -> Floats:
-        return scaled_rewards(self.rollout.rewards, self.objective.reward_scale, self.objective.largest_reward)
+        return scaled_rewards(
+            self.rollout.rewards, self.objective.reward_scale, self.objective.largest_reward
+        )
 
     def _sums(self, rewards: Floats, next_values: Floats, gamma: float | None = None) -> Floats:
         discount = self.objective.gamma if gamma is None else gamma
-        terminated, truncated = self.rollout.terminated, self.rollout.truncated
-        return n_step_returns(rewards, next_values, terminated, truncated, discount, self._n)[: self.num_steps]
+        terminated = self.rollout.terminated
+        truncated = self.rollout.truncated
+        return n_step_returns(rewards, next_values, terminated, truncated, discount, self._n)[
+            : self.num_steps
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """The steps of windows that are not complete yet."""
@@ -138,4 +146,6 @@ class Windows:
             part[:] = fitting(steps, torch.from_numpy(part), "windows.steps").numpy()
         self._has_steps = bool(state["has_steps"])
         self.rollout.finals.clear()
-        self.rollout.finals.update({(t + self.num_steps, n): final.numpy() for t, n, final in state["finals"]})
+        self.rollout.finals.update(
+            {(t + self.num_steps, n): final.numpy() for t, n, final in state["finals"]}
+        )

@@ -55,7 +55,9 @@ class Wrapper:
             raise ConfigError(f"env.wrappers: '{self.path}' fails: {type_and_message(error)}") from error
         kind = VectorEnv if self.takes_vectors else gymnasium.Env
         if not isinstance(wrapped, kind):
-            raise ConfigError(f"env.wrappers: '{self.path}' returns {type(wrapped).__name__}, which is no environment")
+            raise ConfigError(
+                f"env.wrappers: '{self.path}' returns {type(wrapped).__name__}, which is no environment"
+            )
         return wrapped
 
 
@@ -76,7 +78,9 @@ def _load(path: str) -> Callable[..., Any]:
     except Exception as error:
         raise ConfigError(f"env.wrappers: '{path}' cannot be imported: {type_and_message(error)}") from error
     if not callable(call):
-        raise ConfigError(f"env.wrappers: '{path}' is {type(call).__name__}, not a class or function that wraps")
+        raise ConfigError(
+            f"env.wrappers: '{path}' is {type(call).__name__}, not a class or function that wraps"
+        )
     if isinstance(call, type) and issubclass(call, KEEP_STATISTICS):
         raise ConfigError(
             f"env.wrappers: '{path}' keeps statistics that evaluations would not have; leave it to the agent: "
@@ -88,7 +92,10 @@ def _load(path: str) -> Callable[..., Any]:
 def has_time_limit(env: VectorEnv[Any, Any, Any]) -> bool:
     """Whether Gymnasium's `TimeLimit` cuts its episodes; it calls a last step truncated that is terminated, too."""
     inner: Any = env.unwrapped
-    single = inner.envs[0] if isinstance(inner, SyncVectorEnv) else None
+    if isinstance(inner, SyncVectorEnv):
+        single = inner.envs[0]
+    else:
+        single = None
     while isinstance(single, gymnasium.Wrapper) and not isinstance(single, TimeLimit):
         single = single.env
     return isinstance(single, TimeLimit)

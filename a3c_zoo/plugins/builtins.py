@@ -10,15 +10,21 @@ COMMANDS = (
     CommandEntry("train", "a3c_zoo.cli.train:command", "Train an agent on an environment."),
     CommandEntry("compare", "a3c_zoo.cli.compare:command", "Compare agents and baselines over seeds."),
     CommandEntry("tune", "a3c_zoo.cli.tune:command", "Search for better hyperparameters, with evidence."),
-    CommandEntry("evaluate", "a3c_zoo.cli.evaluate:command", "Play evaluation episodes with a trained agent."),
+    CommandEntry(
+        "evaluate", "a3c_zoo.cli.evaluate:command", "Play evaluation episodes with a trained agent."
+    ),
     CommandEntry("play", "a3c_zoo.cli.play:command", "Watch a trained agent, or film it."),
-    CommandEntry("export", "a3c_zoo.cli.export:command", "Write a trained agent as a file for other programs."),
+    CommandEntry(
+        "export", "a3c_zoo.cli.export:command", "Write a trained agent as a file for other programs."
+    ),
     CommandEntry("push", "a3c_zoo.cli.push:command", "Send a trained agent to a hub."),
     CommandEntry("pull", "a3c_zoo.cli.pull:command", "Fetch a trained agent from a hub, and check it."),
     CommandEntry("plot", "a3c_zoo.cli.plot:command", "Draw the curves of runs."),
     CommandEntry("list", "a3c_zoo.cli.listing:command", "List environments, agents, plugins, runs and more."),
     CommandEntry("new-plugin", "a3c_zoo.cli.new_plugin:command", "Write a plugin to begin with."),
-    CommandEntry("check", "a3c_zoo.cli.check:command", "Check an environment, agent, network, set or plugin."),
+    CommandEntry(
+        "check", "a3c_zoo.cli.check:command", "Check an environment, agent, network, set or plugin."
+    ),
     CommandEntry("doctor", "a3c_zoo.cli.doctor:command", "Examine this machine and this installation."),
     CommandEntry("show", "a3c_zoo.cli.show:command", "Show the values that a run would use, or a plugin."),
 )
@@ -69,11 +75,27 @@ def zoo_agents() -> list[AgentEntry]:
     """The agents of a3c-zoo, and the baselines."""
     return [
         _agent("a3c", "A3CConfig", "Hogwild: every worker updates the shared parameters, without locks"),
-        _agent("a3c-data", "A3CDataConfig", "data parallel: workers collect samples, a learner computes the updates"),
-        _agent("a3c-grad", "A3CGradConfig", "gradient parallel: workers compute gradients, a learner applies them"),
-        _agent("nstep", "NStepConfig", "textbook: rollouts of N steps, acts with the live parameters", True, "a3c"),
+        _agent(
+            "a3c-data",
+            "A3CDataConfig",
+            "data parallel: workers collect samples, a learner computes the updates",
+        ),
+        _agent(
+            "a3c-grad",
+            "A3CGradConfig",
+            "gradient parallel: workers compute gradients, a learner applies them",
+        ),
+        _agent(
+            "nstep",
+            "NStepConfig",
+            "textbook: rollouts of N steps, acts with the live parameters",
+            True,
+            "a3c",
+        ),
         _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True, "a3c"),
-        _baseline("random", "RandomConfig", "uniformly random actions; learns nothing", "random", stacks=("zoo",)),
+        _baseline(
+            "random", "RandomConfig", "uniformly random actions; learns nothing", "random", stacks=("zoo",)
+        ),
         _baseline("sb3-a2c", "SB3A2CConfig", "stable-baselines3's A2C"),
         _baseline("sb3-ppo", "SB3PPOConfig", "stable-baselines3's PPO"),
         _baseline("sb3-dqn", "SB3DQNConfig", "stable-baselines3's DQN", spaces=("Discrete",)),
@@ -128,7 +150,9 @@ def zoo_optimizers() -> list[OptimizerEntry]:
     module = "a3c_zoo.learning.optimizers"
     return [
         OptimizerEntry("adam", f"{module}:Adam", description="Adam, its moments shared or private"),
-        OptimizerEntry("rmsprop", f"{module}:RMSprop", description="RMSprop as in the A3C paper: ε under the root"),
+        OptimizerEntry(
+            "rmsprop", f"{module}:RMSprop", description="RMSprop as in the A3C paper: ε under the root"
+        ),
     ]
 
 

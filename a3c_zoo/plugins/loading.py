@@ -170,7 +170,9 @@ def _load_file(file: str, seen: dict[str, PluginInfo]) -> Plugin:
         return Plugin(info.as_faulty(str(error)))
     plugin = _load(replace(info, module=module), partial(import_module, module))
     if plugin.info.status == "loaded" and not plugin.info.hooks:
-        return Plugin(plugin.info.as_faulty("it defines nothing: it has no function that is marked with @hookimpl"))
+        return Plugin(
+            plugin.info.as_faulty("it defines nothing: it has no function that is marked with @hookimpl")
+        )
     return plugin
 
 
@@ -199,7 +201,9 @@ def _load_quietly(info: PluginInfo, load: Callable[[], object]) -> Plugin:
     manager = new_manager()
     try:
         info = replace(info, hooks=check_hooks(manager, implementation))
-        offers = tuple(entry for hook in info.hooks if hook in OFFERED_BY for entry in _gather(manager, hook, info))
+        offers = tuple(
+            entry for hook in info.hooks if hook in OFFERED_BY for entry in _gather(manager, hook, info)
+        )
     except PluginError as error:
         return Plugin(info.as_faulty(str(error), error.__cause__))
     except Exception as error:  # for example, an attribute that raises when it is read
@@ -222,7 +226,9 @@ def check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[
     for name, functions in hooks.items():
         if name not in HOOKS and not all(each.optionalhook for each in functions):
             cure = f"Or a newer a3c-zoo has it: {upgrade()}"
-            raise PluginError(f"a3c-zoo {__version__} has no hook '{name}'.{did_you_mean(name, HOOKS)} {cure}")
+            raise PluginError(
+                f"a3c-zoo {__version__} has no hook '{name}'.{did_you_mean(name, HOOKS)} {cure}"
+            )
     return tuple(hook for hook in HOOKS if hook in hooks)
 
 

@@ -60,7 +60,11 @@ class ModuleFiles(MetaPathFinder):
             raise PluginError("it is no Python file; its name must end in .py")
         if not name.isidentifier():
             raise PluginError("its name is no module name; rename it: letters, digits and '_'")
-        if self.paths.get(name) != path and (other := place_of(name)) is not None and not _is_same(other, path):
+        if (
+            self.paths.get(name) != path
+            and (other := place_of(name)) is not None
+            and not _is_same(other, path)
+        ):
             raise PluginError(f"Python has another module '{name}' ({other}); rename the file")
         self.add({name: path})
         return name

@@ -44,7 +44,8 @@ KINDS: dict[type[Entry], Kind] = {
 
 #: Offering hook → the classes of its entries.
 OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
-    kind.hook: tuple(each for each, other in KINDS.items() if other.hook == kind.hook) for kind in KINDS.values()
+    kind.hook: tuple(each for each, other in KINDS.items() if other.hook == kind.hook)
+    for kind in KINDS.values()
 }
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
@@ -62,7 +63,9 @@ _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "int": ("a whole number", lambda value: type(value) is int),
     "float": (
         "a finite number",
-        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf,
+        lambda value: (
+            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+        ),
     ),
     "tuple[str, ...]": (
         "a tuple of strings",
@@ -147,7 +150,9 @@ def _revision_fault(entry: Entry) -> str | None:
 def _field_fault(entry: Entry) -> str | None:
     for field in dataclasses.fields(entry):
         annotation, optional, _ = str(field.type).partition(" | None")
-        expected, is_sound = _FIELD_TYPES.get(annotation, ("", lambda value: True))  # unknown: of a plugin's subclass
+        expected, is_sound = _FIELD_TYPES.get(
+            annotation, ("", lambda value: True)
+        )  # unknown: of a plugin's subclass
         value = getattr(entry, field.name)
         if not (is_sound(value) or (optional and value is None)):
             shown = f"{type(entry).__name__} {name_of(entry)!r} with {field.name}={value!r:.60}"

@@ -17,7 +17,15 @@ from typing import TypeVar
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, one_line, type_and_message, unknown_name
 from a3c_zoo.plugins import entries
-from a3c_zoo.plugins.entries import AgentEntry, Entry, EnvEntry, EnvFamily, HookEntry, NetworkEntry, OptimizerEntry
+from a3c_zoo.plugins.entries import (
+    AgentEntry,
+    Entry,
+    EnvEntry,
+    EnvFamily,
+    HookEntry,
+    NetworkEntry,
+    OptimizerEntry,
+)
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, check_hooks, load_plugins, new_manager
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.offers import OFFERED_BY, fault_of, fault_of_resolved, kind_of, name_of
@@ -100,10 +108,19 @@ class Registry:
         try:
             return self._find("environment", name, self.envs, near)
         except UnknownNameError as error:
-            if colon or "Did you mean" in str(error) or not re.search(r"-v\d+$", name) or "gym" not in self.families:
+            if (
+                colon
+                or "Did you mean" in str(error)
+                or not re.search(r"-v\d+$", name)
+                or "gym" not in self.families
+            ):
                 raise
-        as_id = self.env(f"gym:{name}").name  # of what Gymnasium does not know either, the error is its family's
-        raise UnknownNameError(f"unknown environment '{name}'. Did you mean '{as_id}'? See: a3c-zoo list envs")
+        as_id = self.env(
+            f"gym:{name}"
+        ).name  # of what Gymnasium does not know either, the error is its family's
+        raise UnknownNameError(
+            f"unknown environment '{name}'. Did you mean '{as_id}'? See: a3c-zoo list envs"
+        )
 
     def agent(self, name: str) -> AgentEntry:
         """Returns the agent or baseline `name`. Raises UnknownNameError if there is none."""
@@ -134,7 +151,9 @@ class Registry:
             raise PluginError(f"a3c_zoo.train was given {fault}")
         _, owner = self._entries.get(_key(env), (env, GIVEN))
         if owner.distribution != GIVEN.distribution:
-            raise PluginError(f"{owner} has another environment '{env.name}' than a3c_zoo.train was given; rename one")
+            raise PluginError(
+                f"{owner} has another environment '{env.name}' than a3c_zoo.train was given; rename one"
+            )
         self.envs[env.name] = env
         self._entries[_key(env)] = env, replace(GIVEN, module=module)
 
@@ -161,7 +180,9 @@ class Registry:
                 own_manager = manager if entry.fatal else loggers[-1]
                 own_manager.register(hooks, name=title)
             except ValueError as error:  # of pluggy
-                raise PluginError(f"{title} cannot be used: another run hook is the same object, or equal") from error
+                raise PluginError(
+                    f"{title} cannot be used: another run hook is the same object, or equal"
+                ) from error
         return RunHooks(manager, loggers)
 
     def owner(self, entry: Entry) -> PluginInfo:
@@ -279,7 +300,9 @@ def load_registry(selection: Selection | None = None) -> Registry:
     registry = Registry(load_plugins(selection))
     for info in registry.faults:
         if info.file:
-            traced = PluginError(f"its traceback:\n\n{info.trace.rstrip()}") if info.trace else None  # for --debug
+            traced = (
+                PluginError(f"its traceback:\n\n{info.trace.rstrip()}") if info.trace else None
+            )  # for --debug
             raise PluginError(f"plugin file {info.file}: {info.fault}") from traced
     return registry
 

@@ -73,6 +73,8 @@ def _call(hook: pluggy.HookCaller, arguments: dict[str, Any]) -> Any:
         return next(filter(None, hook(**arguments)), None)
     except (Exception, SystemExit) as error:
         passed = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-        codes = [(getattr(each.function, "__code__", None), each.plugin_name) for each in hook.get_hookimpls()]
+        codes = [
+            (getattr(each.function, "__code__", None), each.plugin_name) for each in hook.get_hookimpls()
+        ]
         culprit = next((plugin for code, plugin in codes if code in passed), "a plugin")
         raise PluginError(f"{culprit} failed in {hook.name}: {type_and_message(error)}") from error

@@ -19,7 +19,13 @@ from typing import Any
 
 from a3c_zoo.errors import MissingGuardError
 from a3c_zoo.plugins.module_files import MODULE_FILES, ModuleFiles
-from a3c_zoo.processes.start import UNGUARDED_STATUS, forget_safe_path, process_context, start_process, warm_up
+from a3c_zoo.processes.start import (
+    UNGUARDED_STATUS,
+    forget_safe_path,
+    process_context,
+    start_process,
+    warm_up,
+)
 from a3c_zoo.standard_streams import drop_lost_output
 
 if sys.platform == "linux":
@@ -76,7 +82,9 @@ class ChildProcess:
         )
         try:
             start_process(self.process)
-        except BaseException:  # also a Ctrl-C that waited for the start; its traceback would keep the child alive
+        except (
+            BaseException
+        ):  # also a Ctrl-C that waited for the start; its traceback would keep the child alive
             self._lifeline.close()
             raise
         theirs.close()  # the child's copy must be the last, so that the pipe ends with the child
@@ -161,7 +169,9 @@ def signal_children(number: int) -> None:
         child.signal(number)
 
 
-def _child_main(module_files: ModuleFiles, lifeline: Connection, target: Callable[..., None], *args: Any) -> None:
+def _child_main(
+    module_files: ModuleFiles, lifeline: Connection, target: Callable[..., None], *args: Any
+) -> None:
     """The child from its first line: leaves signals to the parent, ends with it, and lets torch use one thread.
 
     It leads a process group, so that what its environment starts can be ended with it. Its global random

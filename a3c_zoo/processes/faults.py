@@ -8,7 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.synchronize import Lock
 
-from a3c_zoo.errors import ConfigError, CrewLostError, DivergedError, PluginError, UnsupportedSpaceError, WorkerError
+from a3c_zoo.errors import (
+    ConfigError,
+    CrewLostError,
+    DivergedError,
+    PluginError,
+    UnsupportedSpaceError,
+    WorkerError,
+)
 
 
 class UnsavableStateError(PluginError):
@@ -106,7 +113,9 @@ class Replacements:
         allowance = self._allowance
         if not allowance.take():
             if allowance.most:
-                fault.error.add_note(f"(worker {allowance.most + 1} to fail within an hour: run.worker_restarts)")
+                fault.error.add_note(
+                    f"(worker {allowance.most + 1} to fail within an hour: run.worker_restarts)"
+                )
             raise fault.error
         text = f"{fault.who} {fault.what}; a new one takes its place ({allowance.used} of {allowance.most} in an hour)"
         self._event("worker_replaced", text, worker=fault.rank, fault=fault.what, trace=fault.trace)

@@ -131,7 +131,9 @@ class WorkerPool:
         args = (self._cells[rank], self._counters.tensor, self._factory, self._worker_context, rank)
         episodes = int(self._counters.row(rank)[EPISODES])
         try:
-            member = _Member(self._start_method, f"a3c-zoo {self._name(rank)}", worker_main, *args, pickle.dumps(state))
+            member = _Member(
+                self._start_method, f"a3c-zoo {self._name(rank)}", worker_main, *args, pickle.dumps(state)
+            )
         except (EOFError, OSError) as error:
             raise WorkerError(f"{self._name(rank)} cannot be started: {first_line(error)}") from error
         member.episodes = episodes
@@ -144,13 +146,17 @@ class WorkerPool:
         for member in self._members:
             member.state = None
             member.begin_watch()
-        begin_work(self._cells, self._num_collecting, self._next_pause(self._counters.steps), self._max_episodes)
+        begin_work(
+            self._cells, self._num_collecting, self._next_pause(self._counters.steps), self._max_episodes
+        )
 
     def poll(self) -> list[Report]:
         self._look()
         reports = self._reports
         self._reports = []
-        if not any(member.has_reported for member in self._members):  # a slow environment may need minutes for it
+        if not any(
+            member.has_reported for member in self._members
+        ):  # a slow environment may need minutes for it
             ticks = self._counters.ticks[: self._num_collecting] - self._ticks_before
             reports.append(Report(first_rollout=int(ticks.max())))
         return reports
@@ -162,7 +168,9 @@ class WorkerPool:
             try:
                 if member.pipe in ready:
                     self._receive(rank, member)
-                waits = member.state is not None or (member.is_ready and self._turn == 1)  # 1: until all are ready
+                waits = member.state is not None or (
+                    member.is_ready and self._turn == 1
+                )  # 1: until all are ready
                 if not waits and member.is_hung(int(self._counters.row(rank)[TICKS]), self._timeout_s):
                     raise _FailedError(self._hung(rank, member))
             except _FailedError as failed:
@@ -182,7 +190,12 @@ class WorkerPool:
             is_early = not (member.has_reported or member.is_successor)
             is_successor = member.is_successor
             fault = self._fault(
-                rank, error_of(self._name(rank), error, line, trace), f"failed: {line}", trace, is_early, is_successor
+                rank,
+                error_of(self._name(rank), error, line, trace),
+                f"failed: {line}",
+                trace,
+                is_early,
+                is_successor,
             )
             raise _FailedError(fault)
         if kind == "ready":
@@ -190,7 +203,9 @@ class WorkerPool:
             return
         if kind == "parked":
             content, state, turn = content
-            member.state = state if turn == self._turn else None  # of a standstill that is over: it works again
+            member.state = (
+                state if turn == self._turn else None
+            )  # of a standstill that is over: it works again
         member.has_reported = True
         member.episodes += len(content.episodes)
         self._reports.append(content)
@@ -251,7 +266,9 @@ class WorkerPool:
         killer.cancel()
         end_children(self._members, max(0.0, deadline_s - time.monotonic()))
         for rank, member in enumerate(self._members):
-            self._counters.row(rank)[EPISODES] = member.episodes  # what a killed worker did not report is lost
+            self._counters.row(rank)[EPISODES] = (
+                member.episodes
+            )  # what a killed worker did not report is lost
         if self._at_exit is not None:
             self._at_exit.cancel()
         reports = self._reports

@@ -33,7 +33,9 @@ def read_spaces(
     return probe_in_child(entry, network, config, supported)
 
 
-def probe_in_child(entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]) -> Spaces:
+def probe_in_child(
+    entry: EnvEntry, network: NetworkEntry | None, config: Config, supported: Sequence[str]
+) -> Spaces:
     """Does what `probe_spaces` does, in a child process. Raises as `in_child`."""
     args = (entry, network, config, tuple(supported))
     return Spaces.from_state_dict(in_child(config.run, entry.name, "made", _spaces, *args))
@@ -80,7 +82,9 @@ def in_child(run: RunConfig, env_name: str, done: str, function: Callable[..., A
 def probe_main(pipe: Connection, name: str, function: Callable[..., Any], *args: Any) -> None:
     """What runs in the child: sends what the function returns, or the error, as JSON. The parent unpickles nothing."""
     try:
-        content = json.dumps({"found": function(*args)}, default=lambda number: number.item())  # a number of NumPy
+        content = json.dumps(
+            {"found": function(*args)}, default=lambda number: number.item()
+        )  # a number of NumPy
     except BaseException as error:
         content = json.dumps(_described(error, name))
     sys.stdout.flush()  # the parent ends this process at once

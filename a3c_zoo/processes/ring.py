@@ -21,7 +21,9 @@ LONGEST_WAIT_S = 1e-3
 
 def ring_memory(workers: int, slots: int, layout: Layout, is_shared: bool) -> dict[str, Tensor]:
     """The tensors of a ring, all zero: every field `[workers, slots, *shape]`, `filled` and `emptied` `[workers]`."""
-    memory = {name: torch.zeros((workers, slots, *shape), dtype=dtype) for name, (shape, dtype) in layout.items()}
+    memory = {
+        name: torch.zeros((workers, slots, *shape), dtype=dtype) for name, (shape, dtype) in layout.items()
+    }
     memory |= {name: torch.zeros(workers, dtype=torch.int64) for name in ("filled", "emptied")}
     if is_shared:
         share(*memory.values())

@@ -172,7 +172,9 @@ def start_process(process: BaseProcess) -> None:
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             raise _unsendable(error) from error
         except AssertionError as error:  # of a daemon
-            raise ZooError(f"{error}: train in a process of concurrent.futures, which is no daemon") from error
+            raise ZooError(
+                f"{error}: train in a process of concurrent.futures, which is no daemon"
+            ) from error
 
 
 def forget_safe_path() -> None:
@@ -182,7 +184,11 @@ def forget_safe_path() -> None:
 
 
 def _programs_environment() -> dict[str, str]:
-    return {PROGRAMS_ENVIRONMENT: json.dumps({name: os.environ.get(name) for name in (SAFE_PATH, *WORKER_ENVIRONMENT)})}
+    return {
+        PROGRAMS_ENVIRONMENT: json.dumps(
+            {name: os.environ.get(name) for name in (SAFE_PATH, *WORKER_ENVIRONMENT)}
+        )
+    }
 
 
 def _start_environment() -> AbstractContextManager[None]:

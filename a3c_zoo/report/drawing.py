@@ -177,10 +177,14 @@ def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
             for panel, axes in zip(row, row_axes, strict=True):
                 draw_panel(axes, panel)
                 axes.set_title(panel.title, loc="left")
-                if panel.groups:  # so far below the axes in inches, however high they are: the layout is made in passes
+                if (
+                    panel.groups
+                ):  # so far below the axes in inches, however high they are: the layout is made in passes
                     below = axes.transAxes + ScaledTranslation(0, -LABEL_INCHES, figure.dpi_scale_trans)
                     place = {"loc": "upper left", "bbox_to_anchor": (-0.02, 0), "bbox_transform": below}
-                    axes.legend(**place, borderaxespad=0.0, ncols=_legend(panel, PANEL_CHARACTERS, PANEL_ROWS)[0])
+                    axes.legend(
+                        **place, borderaxespad=0.0, ncols=_legend(panel, PANEL_CHARACTERS, PANEL_ROWS)[0]
+                    )
     return figure
 
 
@@ -194,7 +198,9 @@ def _legend(panel: Panel, characters: int, usual: int) -> tuple[int, float]:
 def draw_panel(axes: Axes, panel: Panel) -> None:
     """Draws a panel's groups or bars, its threshold and its axes."""
     if panel.bars:
-        axes.barh(list(panel.bars)[::-1], list(panel.bars.values())[::-1], color=COLOURS[0], height=0.6, zorder=2)
+        axes.barh(
+            list(panel.bars)[::-1], list(panel.bars.values())[::-1], color=COLOURS[0], height=0.6, zorder=2
+        )
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(panel.x_label)
         return
@@ -240,9 +246,17 @@ def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int)
     runs = group.runs
     if panel.has_lines:
         runs = list(map(thinned, runs))
-    label = f" {label}" if label.startswith("_") else label  # matplotlib leaves out labels that begin with `_`
+    label = (
+        f" {label}" if label.startswith("_") else label
+    )  # matplotlib leaves out labels that begin with `_`
     points: dict[str, Any] = {"marker": "o" if panel.has_points else "", "markersize": 2.5}
-    thick: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 2.0, "label": label, "zorder": 4}
+    thick: dict[str, Any] = {
+        "color": colour,
+        "linestyle": dashes,
+        "linewidth": 2.0,
+        "label": label,
+        "zorder": 4,
+    }
     if len(runs) > 1:
         thick["label"] = f"{label} ({len(runs)} runs)"
         for run in runs:
@@ -252,7 +266,9 @@ def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int)
         axes.fill_between(
             group.points, group.band.low, group.band.high, color=colour, alpha=0.18, linewidth=0, step=step
         )
-        axes.plot(group.points, group.band.value, drawstyle="steps-post" if panel.is_step else "default", **thick)
+        axes.plot(
+            group.points, group.band.value, drawstyle="steps-post" if panel.is_step else "default", **thick
+        )
     elif len(runs) == 1:
         axes.plot(runs[0].x, runs[0].y, **points, **thick)
     else:  # several runs without a common part, or none
@@ -263,7 +279,9 @@ def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int)
 def style() -> Iterator[None]:
     """Sets the look of every picture, while it is drawn and while it is written."""
     # No matplotlibrc of the user. The setting `backend` stays untouched: reading it would choose a backend.
-    settings: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
+    settings: dict[Any, Any] = {
+        key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"
+    }
     settings |= {f"{part}.color": _INK for part in ("text", "xtick", "ytick")}
     settings |= {"axes.edgecolor": _INK, "axes.labelcolor": _INK, "axes.titlecolor": _INK}
     settings |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}

@@ -123,7 +123,11 @@ def scores(results: EnvironmentResults) -> TextTable:
     """The returns of the methods' evaluations: a column for each comparison statistic."""
     statistics = [name for name in STATISTICS if name not in OVER_ENVIRONMENTS]
     rows = [
-        [name, figure.title, *(ranged(*method.scores[figure.name][statistic], show=score) for statistic in statistics)]
+        [
+            name,
+            figure.title,
+            *(ranged(*method.scores[figure.name][statistic], show=score) for statistic in statistics),
+        ]
         for figure in SCORES
         for name, method in results.methods.items()
         if figure.name in method.scores
@@ -221,7 +225,10 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
 def html(page: ReportPage, out: Path) -> str:
     """The page as one file that needs no other. Every text from runs is escaped. out: its folder, where links begin."""
     return _render(
-        "report.html.j2", page, autoescape=True, link=lambda path: quote(os.fsencode(os.path.relpath(path, out)))
+        "report.html.j2",
+        page,
+        autoescape=True,
+        link=lambda path: quote(os.fsencode(os.path.relpath(path, out))),
     )
 
 
@@ -238,7 +245,9 @@ def _render(name: str, page: ReportPage, autoescape: bool, **filters: Callable[.
         "base64": lambda data: base64.b64encode(data).decode(),
         **filters,
     }
-    template = environment.from_string(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    template = environment.from_string(
+        resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    )
     return template.render(page=page, version=__version__)
 
 

@@ -108,15 +108,21 @@ def plot(
             "evaluations are drawn over steps or seconds, each as it is: leave out --x episodes and --window"
         )
     paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
-    records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip, runs_dir=Path(runs_dir), trust=trust)
+    records, left_out = read_runs(
+        paths, strict=False, frame_skip=frame_skip, runs_dir=Path(runs_dir), trust=trust
+    )
     records = told_apart(on_envs(records, (env,) if env else (), "--env"))
     if env:
         left_out = unread_on(left_out, {run.env for run in records})
     drawn = _relabelled(_drawn(records, kind, x, window, left_out), labels)
     if not drawn:
-        raise ZooError("; ".join(f"{path}: {reason}" for path, reason in left_out.items()) or "name a run to plot")
+        raise ZooError(
+            "; ".join(f"{path}: {reason}" for path, reason in left_out.items()) or "name a run to plot"
+        )
     if len(envs := sorted({run.record.env for run in drawn})) > 1:
-        raise ZooError(f"runs of different environments cannot share a plot: {', '.join(envs)}. Choose one with --env")
+        raise ZooError(
+            f"runs of different environments cannot share a plot: {', '.join(envs)}. Choose one with --env"
+        )
     if suffix == ".csv":
         content = _table(drawn, kind, x)
     else:
@@ -157,7 +163,9 @@ def _relabelled(drawn: list[DrawnRun], labels: str | Sequence[str]) -> list[Draw
     own = list(dict.fromkeys(run.label for run in drawn))
     labels = (labels,) if isinstance(labels, str) else labels
     if labels and len(labels) != len(own):
-        raise ZooError(f"--label: {len(labels)} for {len(own)} curves; give one for each of: {', '.join(own)}")
+        raise ZooError(
+            f"--label: {len(labels)} for {len(own)} curves; give one for each of: {', '.join(own)}"
+        )
     shown = dict(zip(own, map(printable, labels or own), strict=True))
     return [run._replace(label=shown[run.label]) for run in drawn]
 
@@ -175,7 +183,9 @@ def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
         return Line(table[:, 0 if x == "steps" else 1], table[:, 2])
     values = run.curve.returns if kind == "return" else run.curve.lengths
     if run.is_smoothed and (x == "episodes" or window is not None):
-        raise RunDirectoryError("its event files have means and no episodes: leave out --x episodes and --window")
+        raise RunDirectoryError(
+            "its event files have means and no episodes: leave out --x episodes and --window"
+        )
     return Line(run.curve.axis(x), running_mean(values, 1 if run.is_smoothed else window or WINDOWS[kind]))
 
 
@@ -187,7 +197,9 @@ def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:
     for run, label, line in drawn:
         points = thinned(line, MAX_ROWS)
         for at, value in zip(points.x, points.y, strict=True):
-            writer.writerow((cell(printable(run.path.name)), cell(label), run.seed, f"{at:.10g}", f"{value:.6g}"))
+            writer.writerow(
+                (cell(printable(run.path.name)), cell(label), run.seed, f"{at:.10g}", f"{value:.6g}")
+            )
     return file.getvalue().encode()
 
 
@@ -242,7 +254,9 @@ def label_runs(runs: Sequence[RunRecord]) -> list[str]:
 
     Seed and budget are no such settings. Runs have the same label if they differ in nothing else.
     """
-    labels: dict[tuple[str, str], str] = {}  # method and all differences → label, which holds the first of them
+    labels: dict[
+        tuple[str, str], str
+    ] = {}  # method and all differences → label, which holds the first of them
     taken: Counter[str] = Counter()
     names = []
     for run in runs:

@@ -93,7 +93,9 @@ def _details(results: Results) -> list[ReportSection]:
 
 def _head(results: Results) -> str:
     """Methods × seeds × budget, the machine and its noise."""
-    seeds = sorted({len(method.runs) for env in results.environments.values() for method in env.methods.values()})
+    seeds = sorted(
+        {len(method.runs) for env in results.environments.values() for method in env.methods.values()}
+    )
     parts = [
         f"{len(results.methods)} methods" if len(results.methods) > 1 else "1 method",
         f"{' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds",
@@ -116,7 +118,9 @@ def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) ->
     if final is not None:
         with_it = {name: method for name, method in in_env.methods.items() if final.name in method.scores}
         values = {name: values_of(method.runs, final.name)[:, None] for name, method in with_it.items()}
-        figures |= _profile(values, f"{env}: share of runs above a final return{final.actions}", "final return")
+        figures |= _profile(
+            values, f"{env}: share of runs above a final return{final.actions}", "final return"
+        )
     sizes = {len(group.runs) for row in rows for panel in row for group in panel.groups.values()} - {0, 1}
     middle = drawing.thick(sizes, "interquartile mean, with its 95 % interval", "mean, within their range")
     return ReportSection(
@@ -148,17 +152,31 @@ def _about_ends(in_env: EnvironmentResults) -> str:
 def panels_of(results: Results, env: str) -> list[list[Panel]]:
     """A row of training returns and, if there is one, a row of evaluation returns, each by steps and by seconds."""
     in_env = results.environments[env]
-    kinds = {"mean of the last 100 training episodes": training_curve, "evaluation of checkpoints": drawn_evaluations}
+    kinds = {
+        "mean of the last 100 training episodes": training_curve,
+        "evaluation of checkpoints": drawn_evaluations,
+    }
     rows = []
     for title, curve in kinds.items():
         row = []
         for by, axis in AXES.items():
-            lines = {name: [curve(run.record, by) for run in method.runs] for name, method in in_env.methods.items()}
+            lines = {
+                name: [curve(run.record, by) for run in method.runs]
+                for name, method in in_env.methods.items()
+            }
             is_log = by == "seconds" and drawing.ends_differ(lines)
             groups = {name: drawing.group_of(each, is_log) for name, each in lines.items()}
             has_points = curve is drawn_evaluations
             row.append(
-                Panel(f"{env}: {title}", axis, "return of an episode", groups, in_env.threshold, has_points, is_log)
+                Panel(
+                    f"{env}: {title}",
+                    axis,
+                    "return of an episode",
+                    groups,
+                    in_env.threshold,
+                    has_points,
+                    is_log,
+                )
             )
         if curve is training_curve or any(group.runs for panel in row for group in panel.groups.values()):
             rows.append(row)
@@ -183,7 +201,9 @@ def _overall(results: Results) -> list[ReportSection]:
         return [ReportSection("All environments", texts=[none])]
     title = "all environments: share of runs above a score"
     shown = list(next(iter(overall.methods.values())))
-    rows = [[name, *(ranged(*each[statistic]) for statistic in shown)] for name, each in overall.methods.items()]
+    rows = [
+        [name, *(ranged(*each[statistic]) for statistic in shown)] for name, each in overall.methods.items()
+    ]
     columns = ("method", *(name.replace("_", " ") for name in shown))
     table = TextTable(columns, rows, "Final returns as scores, with 95 % intervals")
     return [
@@ -289,7 +309,9 @@ def _settings(results: Results) -> ReportSection:
             for it in (True, False)
         )
         if results.making and (costs := results.making.tuning.get(env)):
-            differ.append(["what tuning the set cost", *map(_cost, (costs.get(method) for method in methods))])
+            differ.append(
+                ["what tuning the set cost", *map(_cost, (costs.get(method) for method in methods))]
+            )
         folded = f"{env}: {len(others)} other settings, equal or of some methods only"
         tables.append(TextTable(("setting", *methods), differ, env, words=1 + len(methods)))
         tables.append(TextTable(("setting", *methods), others, words=1 + len(methods), folded=folded))
@@ -297,7 +319,9 @@ def _settings(results: Results) -> ReportSection:
         f"Settings in which runs differ. {NONE}: the method has no such setting, or its set does not say what tuning "
         "it cost."
     )
-    return ReportSection("Settings side by side", texts=[text], tables=[table for table in tables if table.rows])
+    return ReportSection(
+        "Settings side by side", texts=[text], tables=[table for table in tables if table.rows]
+    )
 
 
 def _cost(tuning: Mapping[str, int] | None) -> str:
@@ -310,7 +334,9 @@ def _surroundings(results: Results) -> list[ReportSection]:
     rows = [[name, " and ".join(values)] for name, values in results.machine.items()]
     marked = frozenset(number for number, values in enumerate(results.machine.values()) if len(values) > 1)
     first = {
-        (run.measures.env, run.measures.method): run.record for run in reversed(results.runs) if run.record.is_ours
+        (run.measures.env, run.measures.method): run.record
+        for run in reversed(results.runs)
+        if run.record.is_ours
     }
     table = TextTable(("", "runs were made with"), rows, marked=marked, words=2)
     commands = [line for record in reversed(first.values()) if (line := record.command_line)]
@@ -359,7 +385,9 @@ def _how_it_was_measured(results: Results) -> ReportSection:
     making = results.making
     order = "seed by seed, the runs of a seed in random order."
     if making is None:
-        how = "The runs were taken as they were found: their order and other load on the machine are not known."
+        how = (
+            "The runs were taken as they were found: their order and other load on the machine are not known."
+        )
     elif making.slots > 1:
         how = f"Up to {making.slots} runs at once, which begin {order} The engine says on which machines they train."
     else:

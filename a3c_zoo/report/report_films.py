@@ -74,7 +74,9 @@ def films_of(runs: Sequence[MeasuredRun]) -> Films:
                 if time.monotonic() > end_s:
                     raise ZooError(f"the others took {ALL_S:g} s already")
                 made.append(player.film(subject, run))
-            except Exception as error:  # of a stranger's environment, too: a report is worth more than its films
+            except (
+                Exception
+            ) as error:  # of a stranger's environment, too: a report is worth more than its films
                 missing[subject] = first_line(error).removeprefix("EvaluationError: ")
     return Films(tuple(made), missing)
 
@@ -89,7 +91,9 @@ def chosen_runs(runs: Sequence[MeasuredRun]) -> dict[str, MeasuredRun]:
 
 def _middle(runs: Sequence[MeasuredRun]) -> MeasuredRun:
     known = [
-        (run.measures.final_return, place) for place, run in enumerate(runs) if run.measures.final_return is not None
+        (run.measures.final_return, place)
+        for place, run in enumerate(runs)
+        if run.measures.final_return is not None
     ]
     return runs[sorted(known)[(len(known) - 1) // 2][1] if known else 0]
 
@@ -103,7 +107,11 @@ class _Player:
 
     def film(self, subject: str, run: MeasuredRun) -> Film:
         """Raises ZooError, EvaluationError, or what a stranger's plugin raises."""
-        from a3c_zoo.runs.videos import REPORT_FILM, ffmpeg_program, picture_of  # numpy and more, only for films
+        from a3c_zoo.runs.videos import (
+            REPORT_FILM,
+            ffmpeg_program,
+            picture_of,
+        )  # numpy and more, only for films
 
         ffmpeg_program("it")
         task = task_of(Run(run.record.path, is_trusted=True), episodes=1)
@@ -113,7 +121,9 @@ class _Player:
             raise ZooError(
                 f"its film is larger than {MOST_BYTES:,} bytes" if self._file.exists() else "it took too long"
             )
-        return Film(f"{subject}: run {run.measures.run}, {told}", self._file.read_bytes(), picture_of(self._file))
+        return Film(
+            f"{subject}: run {run.measures.run}, {told}", self._file.read_bytes(), picture_of(self._file)
+        )
 
     def _play(self, task: EvaluationTask) -> str:
         """Plays an episode; returns what became of it, in words."""

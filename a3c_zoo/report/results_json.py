@@ -25,7 +25,11 @@ def to_json(results: Results) -> dict[str, Any]:
     return {
         "format": RESULTS_FORMAT,
         "units": {name: figure.unit for name, figure in FIGURES.items()},
-        "interval": {"confidence": statistics.CONFIDENCE, "bootstrap_resamples": statistics.RESAMPLES, "unit": "seed"},
+        "interval": {
+            "confidence": statistics.CONFIDENCE,
+            "bootstrap_resamples": statistics.RESAMPLES,
+            "unit": "seed",
+        },
         "caution": results.caution,
         "claims": claims.to_plain(results.claims),
         "main_question": results.question or None,
@@ -105,4 +109,6 @@ def _pair_to_json(pair: PairResults) -> dict[str, Any]:
 
 def _plain(records: Mapping[str, Any]) -> dict[str, Any]:
     """Named tuples as dictionaries, in a mapping or in a mapping of such mappings."""
-    return {name: _plain(each) if isinstance(each, Mapping) else each._asdict() for name, each in records.items()}
+    return {
+        name: _plain(each) if isinstance(each, Mapping) else each._asdict() for name, each in records.items()
+    }

@@ -43,7 +43,9 @@ def verdict(results: Results) -> list[str]:
             lines += _about_method(env, name, method, in_env.threshold, not results.no_seconds)
         lines += _about_cost(env, in_env.methods)
     if results.left_out:
-        lines.append(f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them.")
+        lines.append(
+            f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them."
+        )
     return [*lines, *_other_notes(results)]
 
 
@@ -157,11 +159,15 @@ def common_budget(results: Results) -> str:
     return "budget not known"
 
 
-def _about_method(env: str, name: str, method: MethodResults, threshold: float | None, in_seconds: bool) -> list[str]:
+def _about_method(
+    env: str, name: str, method: MethodResults, threshold: float | None, in_seconds: bool
+) -> list[str]:
     parts = []
     if (figure := final_return_in(method.scores)) is not None:
         final = method.scores[figure.name]["interquartile_mean"]
-        parts.append(f"ended with an interquartile mean return of {ranged(*final, show=score)}{figure.actions}")
+        parts.append(
+            f"ended with an interquartile mean return of {ranged(*final, show=score)}{figure.actions}"
+        )
     if threshold is not None and method.times:
         time = method.times["seconds_to_threshold"]
         steps = method.times["steps_to_threshold"]
@@ -180,7 +186,9 @@ def _about_method(env: str, name: str, method: MethodResults, threshold: float |
 
 def _about_cost(env: str, methods: Mapping[str, MethodResults]) -> list[str]:
     """What a run of each method took. CPU time depends less on other load than seconds do."""
-    known = {name: method.costs["cpu_s"].median for name, method in methods.items() if "cpu_s" in method.costs}
+    known = {
+        name: method.costs["cpu_s"].median for name, method in methods.items() if "cpu_s" in method.costs
+    }
     if len(known) < 2:
         return []
     each = [f"{seconds(cpu_s)} with {name}" for name, cpu_s in known.items()]
@@ -216,12 +224,15 @@ def _about_claim(claim: Claim) -> str:
         if chance.unknown == 1:
             return f"{env}: not shown: no pair of runs tells whether {winner} or {loser} {what}."
     else:
-        what = f"ends with a higher {'return' if question.env else 'score'}{FIGURES[question.measure].actions}"
-    text = f"{env}: a run of {winner} {what} than a run of {loser} with probability {ranged(value, low, high)}; "
-    if isinstance(chance, EarlierChance) and chance.unknown:
-        text += (
-            f"for {percent(chance.unknown)} of the pairs of runs the order is unknown, and each such pair counts half; "
+        what = (
+            f"ends with a higher {'return' if question.env else 'score'}{FIGURES[question.measure].actions}"
         )
+    text = (
+        f"{env}: a run of {winner} {what} than a run of {loser} with probability {ranged(value, low, high)}; "
+    )
+    if isinstance(chance, EarlierChance) and chance.unknown:
+        unknown = f"for {percent(chance.unknown)} of the pairs of runs the order is unknown"
+        text += f"{unknown}, and each such pair counts half; "
     worth = f"p = {percent(claim.p_of_all)}{f' over all {claim.among} claims' if claim.among > 1 else ''}"
     if claim.holds:
         return f"{text}shown ({worth}; the limit is {percent(ERROR)})."

@@ -97,7 +97,12 @@ def train(
         view = TrainingView(display)
         watcher = observer or view
         if resume is not None:
-            others: dict[str, Any] = {"--agent": agent, "--hyperparams": hyperparams, "-o": overrides, "--name": name}
+            others: dict[str, Any] = {
+                "--agent": agent,
+                "--hyperparams": hyperparams,
+                "-o": overrides,
+                "--name": name,
+            }
             others |= {"--serial": serial, "--init-from": init_from}
             run = _run_to_resume(resume, Path(runs_dir), trust, env)
             outcome = train_on(run, given, watcher, others, checkpoint)
@@ -149,22 +154,27 @@ def _config(
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
     if isinstance(overrides, Mapping):
         overrides = [f"{key}={written(value)}" for key, value in overrides.items()]
-    overrides = [overrides] if isinstance(overrides, str) else overrides
+    if isinstance(overrides, str):
+        overrides = [overrides]
     registry = get_registry()
-    entry, chosen = registry.env(env_name), None if hyperparams is None else str(hyperparams)
+    entry = registry.env(env_name)
+    chosen = None if hyperparams is None else str(hyperparams)
     agent_entry = registry.agent(agent or entry.default_agent)
     return resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=flags)
 
 
 def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
     """The keys of the `run` section that were given, each with its option on the command line."""
-    return {f"run.{key}": (value, TRAIN_OPTIONS[key].name) for key, value in values.items() if value is not None}
+    return {
+        f"run.{key}": (value, TRAIN_OPTIONS[key].name) for key, value in values.items() if value is not None
+    }
 
 
 def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environment | None) -> Run:
     """The run to go on with. Raises ZooError if it trains another environment than `env`."""
     directory = find_run(resume, runs_dir, trust)
-    env_name, started_as = _name_of(env), directory.meta["env"]
+    env_name = _name_of(env)
+    started_as = directory.meta["env"]
     if env_name not in (None, started_as):
         raise ZooError(f"run {directory.home.name} trains '{started_as}', not '{env_name}'")
     return directory
@@ -199,13 +209,20 @@ def load_agent(
     policy, setup, state = _load(directory, choice.which)
     choice.tell()
     outcome = directory.outcome
-    returns = outcome.returns if outcome and choice.which == FINAL else "return not known"
+    if outcome and choice.which == FINAL:
+        returns = outcome.returns
+    else:
+        returns = "return not known"
     if choice.which == BEST and state.best_return is not None:
         returns = return_of(state)
-    return LoadedAgent(policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns, choice.which)
+    return LoadedAgent(
+        policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns, choice.which
+    )
 
 
-def _load(directory: Run, checkpoint: str | int, seed: int | None = None) -> tuple[Policy, RunSetup, PolicyState]:
+def _load(
+    directory: Run, checkpoint: str | int, seed: int | None = None
+) -> tuple[Policy, RunSetup, PolicyState]:
     """seed: of the sampled actions; by default the run's."""
     registry = get_registry()
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
@@ -235,9 +252,12 @@ def load_from(
     from a3c_zoo.runs.evaluation import EpisodesToPlay
 
     config = setup.config
-    seed, num_envs = config.run.seed if seed is None else seed, config.run.evaluation_envs
+    seed = config.run.seed if seed is None else seed
+    num_envs = config.run.evaluation_envs
     patience_s = config.run.evaluation_patience_s
-    return policy, EpisodesToPlay(setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs, patience_s)
+    return policy, EpisodesToPlay(
+        setup.entry, config.env, episodes, seed, USER_EVALUATIONS, num_envs, patience_s
+    )
 
 
 def evaluate(
@@ -265,7 +285,9 @@ def evaluate(
     directory = find_policy(run, agent, Path(runs_dir), trust)
     with closing(notebook_display()) as display:
         told = on_step or PlayingView(display, str(run), episodes).played
-        return evaluate_from(directory, choose_in_python(directory, checkpoint), episodes, deterministic, seed, told)
+        return evaluate_from(
+            directory, choose_in_python(directory, checkpoint), episodes, deterministic, seed, told
+        )
 
 
 def evaluate_from(

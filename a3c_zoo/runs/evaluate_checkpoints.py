@@ -134,6 +134,7 @@ def _keep(run: Path, step: int, task: EvaluationTask, result: PlayedTask | Evalu
     if result.training_s is None:
         raise RunDirectoryError(f"{task.checkpoint.name} does not say when in training it was made")
     evaluations = [
-        CheckpointEvaluation(step, result.training_s, result.by_mode[mode].evaluation()) for mode in task.modes
+        CheckpointEvaluation(step, result.training_s, result.by_mode[mode].evaluation())
+        for mode in task.modes
     ]
     keep_evaluations(run, task.episodes, evaluations, task.config.run.seed)

@@ -77,7 +77,9 @@ class EpisodesToPlay:
 
     def make_env(self, render_mode: str | None = None) -> VectorEnv[Any, Any, Any]:
         """Makes the environments. Raises as `make_vector_env`."""
-        return make_vector_env(self.entry, self.config, min(self.num_envs, self.count), self.env_seed, render_mode)
+        return make_vector_env(
+            self.entry, self.config, min(self.num_envs, self.count), self.env_seed, render_mode
+        )
 
 
 class PlayedEpisode(NamedTuple):
@@ -283,8 +285,12 @@ def play_episodes(
             _finite(observation, "an observation", to_play)
             running += _finite(np.where(ignored, 0, reward), "a reward", to_play)
             length += ~ignored
-            ended = np.asarray(is_over(terminated, truncated, info), np.bool_)  # some environments return 0 and 1
-            played = [PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))]
+            ended = np.asarray(
+                is_over(terminated, truncated, info), np.bool_
+            )  # some environments return 0 and 1
+            played = [
+                PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))
+            ]
             left -= ended & (left > 0)
             yield played, ended, running
             if ended.any():
@@ -351,7 +357,11 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
     Raises:
         ZooError: the environment cannot be drawn.
     """
-    with _without_devices(), one_torch_thread(), closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env:
+    with (
+        _without_devices(),
+        one_torch_thread(),
+        closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env,
+    ):
         to_play = replace(to_play, patience_s=math.inf)  # somebody watches
         for episodes, _, returns in play_episodes(policy, env, to_play, deterministic):
             yield Scene(_picture(env, to_play.entry.name), _fps(env), episodes, float(returns[0]))
@@ -360,7 +370,11 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
 def draw_once(entry: EnvEntry, config: EnvConfig) -> None:
     """Raises ZooError if an environment cannot be made, begun, drawn or closed."""
     try:
-        with same_folder(), _without_devices(), closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env:
+        with (
+            same_folder(),
+            _without_devices(),
+            closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env,
+        ):
             env.reset(seed=0)
             _picture(env, entry.name)
     except ZooError:
@@ -392,9 +406,13 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
 
     try:
         pictures: Any = [env.envs[0].render()] if isinstance(env, SyncVectorEnv) else env.render()
-        picture: Any = pictures[0] if pictures is not None and len(pictures) and np.size(pictures[0]) else None
+        picture: Any = (
+            pictures[0] if pictures is not None and len(pictures) and np.size(pictures[0]) else None
+        )
     except DependencyNotInstalled as error:
-        raise ZooError(f"environment '{name}' cannot be drawn: {error}. Or: {install_extra('play')}") from error
+        raise ZooError(
+            f"environment '{name}' cannot be drawn: {error}. Or: {install_extra('play')}"
+        ) from error
     except Exception as error:
         if cure := drawing_cure(error):
             raise ZooError(f"environment '{name}' cannot be drawn: {cure}") from error

@@ -95,7 +95,9 @@ class EvaluationProcess:
         self._cells = process_context(start_method).RawArray("q", 2)
         # As for workers: an interpreter that ends before the run does would wait for this process.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
-        return ChildProcess(start_method, self._name, evaluation_main, self._cells, self._is_silent, is_duplex=True)
+        return ChildProcess(
+            start_method, self._name, evaluation_main, self._cells, self._is_silent, is_duplex=True
+        )
 
     def result(self) -> PlayedTask | None:
         """What was played; None while it is being played. Never waits.
@@ -150,12 +152,17 @@ def evaluation_main(pipe: Connection, cells: MutableSequence[int], is_silent: bo
             raise StopEvaluationError
 
     used_s = 0.0
-    with suppress(EOFError, ConnectionError, StopEvaluationError):  # told to end, or the parent listens no more
+    with suppress(
+        EOFError, ConnectionError, StopEvaluationError
+    ):  # told to end, or the parent listens no more
         while True:
             message = pipe.recv_bytes()
             try:
                 played = play_task(pickle.loads(message), on_step, owns_process=True)
-                before_s, used_s = used_s, sum(os.times()[:4])  # user and system, of this process and its children
+                before_s, used_s = (
+                    used_s,
+                    sum(os.times()[:4]),
+                )  # user and system, of this process and its children
                 result: PlayedTask | tuple[str, str, bool] = replace(played, cpu_s=used_s - before_s)
             except StopEvaluationError:
                 raise

@@ -25,7 +25,14 @@ from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS
-from a3c_zoo.store.checkpoints import EvaluatorState, PolicyState, RunState, read_policy, read_state, write_checkpoint
+from a3c_zoo.store.checkpoints import (
+    EvaluatorState,
+    PolicyState,
+    RunState,
+    read_policy,
+    read_state,
+    write_checkpoint,
+)
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.evaluation_files import HEADER, EvaluationRows
 from a3c_zoo.store.films import keep_film
@@ -93,7 +100,9 @@ class Evaluator:
         self._file = EvaluationRows(directory.home, saved.position if saved else None)
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self.kept: PolicyState | None = None
-        if (path := directory.best_file).exists():  # from before a resume; it may be newer than the checkpoint
+        if (
+            path := directory.best_file
+        ).exists():  # from before a resume; it may be newer than the checkpoint
             self.kept = read_state(path, PolicyState)
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
         self._run_state: RunState | None = None  # when its parameters were copied
@@ -169,7 +178,9 @@ class Evaluator:
             for mode in MODES
             for e in played.by_mode[mode].episodes
         ]
-        greedy, sampled = (statistics.fmean(e.episode_return for e in played.by_mode[mode].episodes) for mode in MODES)
+        greedy, sampled = (
+            statistics.fmean(e.episode_return for e in played.by_mode[mode].episodes) for mode in MODES
+        )
         if self.kept is None or self.kept.best_return is None or sampled > self.kept.best_return:
             run = self._run_state
             agent = read_policy(self._task.checkpoint).agent
@@ -184,7 +195,9 @@ class Evaluator:
         self._evaluated = self._played = None
         self._file.append(("" if self._file.position else HEADER).encode() + "".join(rows).encode())
         self._state = EvaluatorState(self._state.number + 1, step, at_s, self._file.position)
-        self._not_before_s = self._started_s + played.cpu_s / (self._run.evaluation_cpu_share * available_cores())
+        self._not_before_s = self._started_s + played.cpu_s / (
+            self._run.evaluation_cpu_share * available_cores()
+        )
         if self._task.film:
             self._keep_film(step, played.film_fault)
         assert self.kept.best_return is not None
@@ -216,7 +229,9 @@ class Evaluator:
             return
         self.fault = str(fault)
         self.stop()
-        self._on_event("evaluator_failed", f"the evaluator has failed, training goes on: {fault} (see {log})", **facts)
+        self._on_event(
+            "evaluator_failed", f"the evaluator has failed, training goes on: {fault} (see {log})", **facts
+        )
 
     def stop(self) -> None:
         """Ends the evaluator. What is being played is lost."""

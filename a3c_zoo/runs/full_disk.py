@@ -46,7 +46,9 @@ class FullDisk:
     def __init__(self, patience_s: float, tell: Tell) -> None:
         self._patience_s = patience_s
         self._tell = tell
-        self._since_s: float | None = None  # of the first checkpoint that was refused since the last that was taken
+        self._since_s: float | None = (
+            None  # of the first checkpoint that was refused since the last that was taken
+        )
         self._is_told = False
 
     @property
@@ -58,7 +60,9 @@ class FullDisk:
         """Notes that the disk has refused a file, but no checkpoint; None: it has refused nothing."""
         if fault is not None and not self._is_told:
             self._is_told = True
-            self._tell("disk_full", f"training goes on, but the disk refuses files: {fault}", error=str(fault))
+            self._tell(
+                "disk_full", f"training goes on, but the disk refuses files: {fault}", error=str(fault)
+            )
 
     def refused(self, fault: RunDirectoryError) -> None:
         """The disk has refused a checkpoint. Raises the fault if trying again is useless, or patience is at its end."""
@@ -73,7 +77,9 @@ class FullDisk:
             raise fault
         if now_s - self._since_s >= self._patience_s:
             if self._patience_s:
-                fault.add_note(f"(for {self._patience_s:g} s, run.disk_patience_s, the disk has taken no checkpoint)")
+                fault.add_note(
+                    f"(for {self._patience_s:g} s, run.disk_patience_s, the disk has taken no checkpoint)"
+                )
             raise fault
 
     def accepted(self) -> None:
@@ -97,7 +103,9 @@ class FullDisk:
                 self._check(fault)
                 if not (is_waiting or stop.detail):
                     self._is_told = is_waiting = True
-                    self._tell("disk_wait", f"the run waits for room, and then ends: {fault}", error=str(fault))
+                    self._tell(
+                        "disk_wait", f"the run waits for room, and then ends: {fault}", error=str(fault)
+                    )
                 retry_at_s = time.monotonic() + self.retry_s
                 while time.monotonic() < retry_at_s:
                     if stop.detail:

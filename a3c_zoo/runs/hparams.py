@@ -18,7 +18,12 @@ def final_values(config: Config, outcome: Outcome) -> dict[str, float | bytes]:
     played = outcome.mean_return_100
     if outcome.last_evaluation:
         played = outcome.last_evaluation.mean_return
-    final = {"steps": outcome.steps, "training_s": outcome.training_s, "solved": outcome.solved, "mean_return": played}
+    final = {
+        "steps": outcome.steps,
+        "training_s": outcome.training_s,
+        "solved": outcome.solved,
+        "mean_return": played,
+    }
     figures = {f"final/{name}": float(value) for name, value in final.items() if value is not None}
     start = plugin_data_pb2.SessionStartInfo()
     infos = []
@@ -44,7 +49,9 @@ def final_values(config: Config, outcome: Outcome) -> dict[str, float | bytes]:
         metadata.SESSION_END_INFO_TAG: {"session_end_info": plugin_data_pb2.SessionEndInfo(status=status)},
     }
     version = metadata.PLUGIN_DATA_VERSION
-    messages = {tag: plugin_data_pb2.HParamsPluginData(version=version, **part) for tag, part in parts.items()}
+    messages = {
+        tag: plugin_data_pb2.HParamsPluginData(version=version, **part) for tag, part in parts.items()
+    }
     return figures | {tag: message.SerializeToString() for tag, message in messages.items()}
 
 

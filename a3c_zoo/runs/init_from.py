@@ -28,7 +28,9 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
     if name is None:
         return setup
     if setup.agent.kind != "agent":
-        raise ZooError(f"--init-from: '{setup.agent.name}' is a baseline, which begins by itself: choose an --agent")
+        raise ZooError(
+            f"--init-from: '{setup.agent.name}' is a baseline, which begins by itself: choose an --agent"
+        )
     directory = find_policy(name, None, runs_dir, trust)
     _compare(str(name), directory.config(setup.registry).network, setup.config.network)
     setup.warm_up()

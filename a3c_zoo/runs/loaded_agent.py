@@ -22,7 +22,14 @@ class LoadedAgent:
     """
 
     def __init__(
-        self, policy: Policy, run: Path, env_name: str, agent_name: str, steps: int, returns: str, checkpoint: str
+        self,
+        policy: Policy,
+        run: Path,
+        env_name: str,
+        agent_name: str,
+        steps: int,
+        returns: str,
+        checkpoint: str,
     ) -> None:
         self.policy = policy
         self.checkpoint = checkpoint

@@ -226,7 +226,10 @@ class Stopping:
         self.evaluations += 1
         mean = self.evaluation.mean_return
         if mean >= self.target:
-            self.ended = ("solved" if run.stop_return is None else "stop-return"), f"evaluation mean {score(mean)}"
+            self.ended = (
+                ("solved" if run.stop_return is None else "stop-return"),
+                f"evaluation mean {score(mean)}",
+            )
         else:
             watch.observer.message(f"their mean is {score(mean)}: training goes on")
 

@@ -65,7 +65,9 @@ class EventLog:
     def write(self, step: int, kind: str, text: str, facts: Mapping[str, object]) -> None:
         """Adds a line."""
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
-        self._lines.append(json.dumps({"time": now, "step": step, "kind": kind, "text": text, **facts}) + "\n")
+        self._lines.append(
+            json.dumps({"time": now, "step": step, "kind": kind, "text": text, **facts}) + "\n"
+        )
         with suppress(RunDirectoryError):
             self._file = self._file or RowFile(self._path, _end_of_rows(self._path))
             lines = self._lines
@@ -153,7 +155,9 @@ class TensorBoard:
             events.append(Event(wall_time=now, step=self._purge_step, session_log=start))
         with disk_errors(self._folder, "make"):
             self._folder.mkdir(exist_ok=True)
-            named = [float(match[1]) for path in self._folder.iterdir() if (match := _EVENTS.match(path.name))]
+            named = [
+                float(match[1]) for path in self._folder.iterdir() if (match := _EVENTS.match(path.name))
+            ]
         # TensorBoard reads the files of a folder in the order of their names. The clock may have been set back.
         name = f"events.out.tfevents.{max([now, *(time_s + 0.001 for time_s in named)]):017.6f}"
         file = RowFile(self._folder / f"{name}.{platform.node()}.{os.getpid()}")
@@ -210,7 +214,9 @@ class Publisher:
         saved: the checkpoint to go on from; what the files hold of later training is cut off.
     """
 
-    def __init__(self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: RunState | None) -> None:
+    def __init__(
+        self, directory: RunDirectory, setup: RunSetup, watch: Watch, saved: RunState | None
+    ) -> None:
         config = setup.config
         self._watch = watch
         self.hooks = watch.hooks
@@ -240,7 +246,10 @@ class Publisher:
         if episodes:
             clock = self._watch.clock
             self._monitor.write(
-                [(e.episode_return, e.length, clock.of("training", e.time_s), e.step, e.worker) for e in episodes]
+                [
+                    (e.episode_return, e.length, clock.of("training", e.time_s), e.step, e.worker)
+                    for e in episodes
+                ]
             )
 
     def announce(self, episodes: Sequence[Episode]) -> None:
@@ -252,7 +261,9 @@ class Publisher:
     def evaluated(self, result: EvaluatorResult) -> None:
         """Records the means of the evaluator beside training."""
         means = {"greedy": result.greedy_return, "sampled": result.sampled_return}
-        self._tensorboard.write({f"eval/return_mean_{mode}": mean for mode, mean in means.items()}, result.step)
+        self._tensorboard.write(
+            {f"eval/return_mean_{mode}": mean for mode, mean in means.items()}, result.step
+        )
 
     def event(self, step: int, kind: str, text: str, facts: Mapping[str, object]) -> None:
         """Says on screen what happened, and adds it to events.jsonl and to TensorBoard (`events/kind`)."""
@@ -268,7 +279,10 @@ class Publisher:
             force: record it now, if there is anything new.
         """
         self._watch.observer.progress(progress)
-        now, reached = time.monotonic(), (progress.steps, progress.episodes)  # each may rise without the other
+        now, reached = (
+            time.monotonic(),
+            (progress.steps, progress.episodes),
+        )  # each may rise without the other
         if reached == self._published or (not force and now < self._next_s):
             return None
         self._next_s = now + METRICS_EVERY_S
@@ -277,7 +291,9 @@ class Publisher:
         if progress.mean_return_100 is not None and progress.mean_length_100 is not None:
             scalars["episode/return_mean_100"] = progress.mean_return_100
             scalars["episode/length_mean_100"] = progress.mean_length_100
-        self._tensorboard.write(scalars | {f"train/{k}": v for k, v in progress.metrics.items()}, progress.steps)
+        self._tensorboard.write(
+            scalars | {f"train/{k}": v for k, v in progress.metrics.items()}, progress.steps
+        )
         self.hooks.metrics(self.run, progress)
         return self.hooks.should_stop(self.run, progress)
 

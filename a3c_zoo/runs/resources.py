@@ -145,8 +145,12 @@ class Meter:
     def __init__(self) -> None:
         self.peak_memory_mib: float | None = None
         self.usage: Usage | None = None
-        self._family: list[psutil.Process] = []  # at the newest look at the memory; to find it takes milliseconds
-        self._cpu_at: tuple[float, dict[int, float]] | None = None  # a moment, and process → its CPU seconds then
+        self._family: list[
+            psutil.Process
+        ] = []  # at the newest look at the memory; to find it takes milliseconds
+        self._cpu_at: tuple[float, dict[int, float]] | None = (
+            None  # a moment, and process → its CPU seconds then
+        )
         self._before_s = 0.0
         self._lock = threading.Lock()
         if sys.platform == "linux":

@@ -80,7 +80,9 @@ class Session:
             watch.clock.go_on_from(state.seconds)
             watch.meter.go_on_from(state.resources)
         self._progress = RunProgress(watch.clock, state)
-        task = EvaluationTask.of(setup, directory.checked_file, CHECK_EVALUATIONS, self.config.run.evaluation_episodes)
+        task = EvaluationTask.of(
+            setup, directory.checked_file, CHECK_EVALUATIONS, self.config.run.evaluation_episodes
+        )
         check = SolvedCheck(task, 0 if self.serial else available_cores(), watch.stop.stop_evaluation)
         self._stopping = Stopping(setup, watch, self._progress, check, state)
         self._publisher = Publisher(directory, setup, watch, state)
@@ -219,7 +221,9 @@ class Session:
 
     def _take_in(self, reports: Sequence[Report]) -> list[Episode]:
         """Writes and counts what was reported; returns the episodes in the order in which they ended."""
-        episodes = sorted((e for report in reports for e in report.episodes), key=lambda e: (e.time_s, e.step))
+        episodes = sorted(
+            (e for report in reports for e in report.episodes), key=lambda e: (e.time_s, e.step)
+        )
         self._publisher.write(episodes)
         self._progress.add(reports, episodes)
         return episodes
@@ -231,7 +235,9 @@ class Session:
         if evaluator is None or evaluator.fault or snapshot is None or self._stopping.why():
             return
         try:
-            if result := evaluator.look(snapshot, self._progress.steps, self._clock.of("training"), self._state):
+            if result := evaluator.look(
+                snapshot, self._progress.steps, self._clock.of("training"), self._state
+            ):
                 self._publisher.evaluated(result)
         except RunDirectoryError as fault:  # it tries again later
             self._disk.note(fault)
@@ -244,7 +250,9 @@ class Session:
             self.event("gradients_skipped", text, skipped=skipped)
 
     def _publish(self, force: bool) -> None:
-        progress = self._progress.now(self._evaluator.result if self._evaluator else None, self._watch.meter.usage)
+        progress = self._progress.now(
+            self._evaluator.result if self._evaluator else None, self._watch.meter.usage
+        )
         reason = self._publisher.metrics(progress, force)
         self._watch.stop.plugin = self._watch.stop.plugin or reason or ""
 

@@ -113,7 +113,9 @@ class RunSetup:
 
     def run_hooks(self) -> RunHooks:
         """The run hooks of a session. Raises PluginError if some cannot be made."""
-        return self.registry.run_hooks({name: each for name, each in self.config.plugins.items() if each.enabled})
+        return self.registry.run_hooks(
+            {name: each for name, each in self.config.plugins.items() if each.enabled}
+        )
 
     def warm_up(self) -> None:
         """Starts the fork server if there will be processes, and refuses a device that is not there."""

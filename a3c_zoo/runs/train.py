@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from a3c_zoo import processes
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.config.sets import dump_config
-from a3c_zoo.errors import CrewLostError, MissingGuardError, RunDirectoryError, ServersLostError, ZooError, first_line
+from a3c_zoo.errors import (
+    CrewLostError,
+    MissingGuardError,
+    RunDirectoryError,
+    ServersLostError,
+    ZooError,
+    first_line,
+)
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
@@ -51,7 +58,9 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
         stack.callback(directory.unlock)
         told = setup.initial and setup.initial.told
-        text = told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"
+        text = (
+            told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"
+        )
         events = [("init_from", text, "")] if text else []
         events += [] if setup.serial else _many_workers(setup.config)  # in turn, little is stale
         events += _early_schedule(setup.config)
@@ -60,23 +69,30 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
 
 def _many_workers(config: Config) -> list[tuple[str, str, str]]:
     """An event if the learning rate is of a set for far fewer workers, of which docs/scaling.md has an example."""
-    few, many, optimizer = config.sets_workers, config.run.workers, config.optimizer
+    few = config.sets_workers
+    many = config.run.workers
+    optimizer = config.optimizer
     if few is None or optimizer is None or many <= MANY_WORKERS * few:
         return []
-    source, rate = config.sources["optimizer.learning_rate"], optimizer.learning_rate
+    source = config.sources["optimizer.learning_rate"]
+    rate = optimizer.learning_rate
     text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many}: if the return"
     return [("many_workers", f"{text} does not rise, lower optimizer.learning_rate", "")]
 
 
 def _early_schedule(config: Config) -> list[tuple[str, str, str]]:
     """An event if the learning rate falls to 0 before the run ends: what comes after that teaches nothing."""
-    optimizer, run = config.optimizer, config.run
+    optimizer = config.optimizer
+    run = config.run
     if optimizer is None or optimizer.schedule == "constant" or optimizer.final_learning_rate > 0:
         return []
     length = optimizer.schedule_steps
     if length is None or (run.steps is not None and run.steps <= length):
         return []
-    if run.steps is None and (run.time_limit_s, run.episodes) != (None, None):  # nobody knows its end in steps
+    if run.steps is None and (run.time_limit_s, run.episodes) != (
+        None,
+        None,
+    ):  # nobody knows its end in steps
         return []
     text = f"optimizer.schedule_steps is {length:,}: after so many steps the learning rate is 0, and nothing is learned"
     return [("early_schedule", f"{text}. Leave it out, and give a budget: --steps N", "")]
@@ -119,11 +135,14 @@ def train_on(
     refused += [flag for key, (_, flag) in flags.items() if key not in RESUMABLE_KEYS]
     if refused:
         raise ZooError(f"--resume goes on with the run as it was; leave out {', '.join(refused)}")
-    clock, registry = Clock(), get_registry()
+    clock = Clock()
+    registry = get_registry()
     with stop_on_signals() as stop, ExitStack() as stack:
         directory.lock()
         stack.callback(directory.unlock)
-        setup = RunSetup.of(registry, directory.config(registry, flags, with_hooks=True), directory.meta["serial"])
+        setup = RunSetup.of(
+            registry, directory.config(registry, flags, with_hooks=True), directory.meta["serial"]
+        )
         _warm_up(setup)
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         _remove_leftovers(directory)
@@ -132,7 +151,9 @@ def train_on(
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint), examine)
         if solved_step := _solved_before(directory, saved.state.steps):
             setup = replace(setup, solved_step=solved_step)
-            events.append(("solved_before", f"this run was solved at step {solved_step:,} and stays solved", ""))
+            events.append(
+                ("solved_before", f"this run was solved at step {solved_step:,} and stays solved", "")
+            )
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
@@ -149,14 +170,18 @@ def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> 
     for key in [*new, *(of_limits if new else ())]:
         option, spent, unit = of_limits[key]
         if (limit := getattr(run, key)) is not None and spent >= limit:
-            unit_of_limit, as_before = "s" * (key == "time_limit_s"), "" if key in new else ", as before"
+            unit_of_limit = "s" * (key == "time_limit_s")
+            as_before = "" if key in new else ", as before"
             there = f"the run has {spent:,.10g} {unit} already, and limits count from its start"
-            raise ZooError(f"{option} {limit:.10g}{unit_of_limit}{as_before}: {there}; give a larger {option}")
+            raise ZooError(
+                f"{option} {limit:.10g}{unit_of_limit}{as_before}: {there}; give a larger {option}"
+            )
 
 
 def _refuse_without_checkpoint(directory: Run) -> None:
     if not checkpoint_steps(directory) and not directory.best_file.exists():
-        name, env = shlex.quote(str(directory.path)), directory.meta["env"]
+        name = shlex.quote(str(directory.path))
+        env = directory.meta["env"]
         why = "has no checkpoint to go on from: train it anew, with another --name"
         if os.path.lexists(directory.home / PARAMETERS):
             cure = f"a3c-zoo train {env} --init-from {name} begins one with it"
@@ -187,7 +212,8 @@ def _refuse_films(setup: RunSetup) -> None:
     from a3c_zoo.runs.evaluation import draw_once
     from a3c_zoo.runs.videos import ffmpeg_program
 
-    entry, config = setup.entry, setup.config
+    entry = setup.entry
+    config = setup.config
     try:
         ffmpeg_program("a film")
         if setup.serial:
@@ -205,11 +231,13 @@ def _solved_before(directory: Run, steps: int) -> int | None:
 
     solved.json tells it as long as no session has ended in order since.
     """
-    step, source = steps + 1, directory.solved_file
+    step = steps + 1
+    source = directory.solved_file
     for path in (directory.outcome_file, directory.solved_file):  # the second, of the first session, wins
         with suppress(RunDirectoryError):  # a damaged one tells nothing
             if (outcome := directory.outcome_in(path)) and outcome.solved:
-                step, source = outcome.solved_step or outcome.steps, path
+                step = outcome.solved_step or outcome.steps
+                source = path
     if step <= steps:
         write_atomically(directory.solved_file, read_bytes(source, MAX_TEXT))
         return step
@@ -293,7 +321,8 @@ def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
         stop.allow_interrupts()
         run(session)
     except KeyboardInterrupt:
-        reason, detail = "interrupted", f"{stop.detail or 'Ctrl-C'}, at once"
+        reason = "interrupted"
+        detail = f"{stop.detail or 'Ctrl-C'}, at once"
     except Exception as error:
         stop.is_over = True
         if not (stop.detail and isinstance(error, ServersLostError) and session.is_saved):
@@ -303,7 +332,8 @@ def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:
                 error.add_note(f"(and the run could not be ended properly: {second})")
             raise
         # Who ends a job on a cluster may end all its machines at once. The run has what the nodes had.
-        reason, detail = "interrupted", f"{stop.detail}; {first_line(error)}"
+        reason = "interrupted"
+        detail = f"{stop.detail}; {first_line(error)}"
     stop.is_over = True
     return session.finish(reason, detail)
 

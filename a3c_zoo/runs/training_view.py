@@ -150,14 +150,18 @@ class TrainingView(Observer):
             ),
         ]
         if self._target is not None:
-            rows.append(row("threshold", score(self._target), self._to_threshold(progress, self._target, width)))
+            rows.append(
+                row("threshold", score(self._target), self._to_threshold(progress, self._target, width))
+            )
         if progress.best_return is not None:
             ago_s = progress.training_s - progress.best_training_s
             when = "now" if ago_s < 1 else f"{duration(ago_s)} ago"
             rows.append(row("best", score(progress.best_return), when))
         if (result := progress.evaluator) is not None:
             others = f"greedy {score(result.greedy_return)}, best {score(result.best_return)}"
-            rows.append(row("evaluation", score(result.sampled_return), f"{others} at step {result.best_step:,}"))
+            rows.append(
+                row("evaluation", score(result.sampled_return), f"{others} at step {result.best_step:,}")
+            )
         return rows
 
     def _to_threshold(self, progress: Progress, target: float, width: int) -> str:

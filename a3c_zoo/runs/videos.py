@@ -49,7 +49,9 @@ class FilmLimits(NamedTuple):
 RUN_FILM: Final = FilmLimits()
 #: At most 250 kbit/s and what the buffer holds, so about 350 kB.
 REPORT_FILM: Final = FilmLimits(
-    10, 15.0, ("-vf", "scale=-2:240:flags=area", "-crf", "28", "-maxrate", "250k", "-bufsize", "250k", "-threads", "1")
+    10,
+    15.0,
+    ("-vf", "scale=-2:240:flags=area", "-crf", "28", "-maxrate", "250k", "-bufsize", "250k", "-threads", "1"),
 )
 
 ENCODING = {
@@ -132,7 +134,12 @@ class VideoFile:
         # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
         try:
             return subprocess.Popen(
-                [*command, *self._encoding, "-y", f"file:{self._path}"],  # `file:` for names like `-x` and `http:x`
+                [
+                    *command,
+                    *self._encoding,
+                    "-y",
+                    f"file:{self._path}",
+                ],  # `file:` for names like `-x` and `http:x`
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=self._complaints,
@@ -220,7 +227,17 @@ class EpisodeFilm:
 
 def picture_of(film: Path) -> bytes:
     """A picture that stands for a film, as JPEG. Raises ZooError if the film cannot be read."""
-    command = [ffmpeg_program("a film"), "-v", "error", "-i", f"file:{film}", "-vf", "thumbnail", "-frames:v", "1"]
+    command = [
+        ffmpeg_program("a film"),
+        "-v",
+        "error",
+        "-i",
+        f"file:{film}",
+        "-vf",
+        "thumbnail",
+        "-frames:v",
+        "1",
+    ]
     try:
         done = subprocess.run(
             [*command, "-c:v", "mjpeg", "-f", "image2pipe", "-"], capture_output=True, timeout=PICTURE_S

@@ -70,7 +70,9 @@ def card_text(
     }
     table = "".join(f"| {key} | {_plain(value)} |\n" for key, value in rows.items() if value)
     if points:
-        head, line, means = zip(*((f"{steps:,.0f}", "---", score(mean)) for steps, mean in points), strict=True)
+        head, line, means = zip(
+            *((f"{steps:,.0f}", "---", score(mean)) for steps, mean in points), strict=True
+        )
         table += "\nThe mean return of 100 training episodes after so many steps:\n\n"
         table += "".join(f"| {' | '.join(cells)} |\n" for cells in (head, line, means))
     seen = film_told(film) if film else ""

@@ -50,7 +50,9 @@ class Acting(nn.Module):
         parts = inputs[: len(self.spec.leaves) or 1]
         state = inputs[len(self.spec.leaves) or 1 :]
         if self.spec.leaves:
-            rows = torch.cat([numbers(leaf, part) for leaf, part in zip(self.spec.leaves, parts, strict=True)], dim=-1)
+            rows = torch.cat(
+                [numbers(leaf, part) for leaf, part in zip(self.spec.leaves, parts, strict=True)], dim=-1
+            )
         else:
             if self.spec.is_turned:
                 rows = parts[0].movedim(-1, -3)
@@ -80,7 +82,9 @@ class Acting(nn.Module):
             values = {"probabilities": torch.cat([choice.softmax(dim=-1) for choice in choices], dim=-1)}
             mode = mode + torch.tensor(actions.start)
         if not isinstance(actions, Categorical):
-            mode = mode.reshape(-1, *actions.space_shape).to(torch.from_numpy(np.empty(0, actions.space_dtype)).dtype)
+            mode = mode.reshape(-1, *actions.space_shape).to(
+                torch.from_numpy(np.empty(0, actions.space_dtype)).dtype
+            )
         return {"action": mode, **values, **({"next_state": after[0]} if after else {})}
 
 
@@ -90,7 +94,9 @@ def numbers(leaf: Leaf, part: Tensor) -> Tensor:
     if not leaf.sizes:
         return flat.float()
     classes = torch.split(flat.long() - torch.tensor(leaf.start), 1, dim=-1)
-    return torch.cat([each == torch.arange(size) for each, size in zip(classes, leaf.sizes, strict=True)], -1).float()
+    return torch.cat(
+        [each == torch.arange(size) for each, size in zip(classes, leaf.sizes, strict=True)], -1
+    ).float()
 
 
 def arrays_of(spec: ObservationSpec, observation: Any) -> dict[str, NDArray[Any]]:
@@ -122,7 +128,9 @@ class ComparedPolicy:
         arguments = (observation, state, episode_start)
         feed = arrays_of(spec, observation)
         inputs = [torch.from_numpy(as_batch(spec, observation)[0])]
-        if self._start is not None:  # both get the policy's state: rounding adds up over the steps of an episode
+        if (
+            self._start is not None
+        ):  # both get the policy's state: rounding adds up over the steps of an episode
             inputs.append(core_state(self._start, state, episode_start))
             feed["state"] = inputs[1].numpy()
         wanted = {name: output.numpy() for name, output in self._acting.outputs(*inputs).items()}
@@ -164,14 +172,18 @@ def export(directory: Run, out: Path, checkpoint: str, force: bool = False) -> C
         config = replace(config, network=config.network.model_copy(update={"precision": "float32"}))
     policy = load_policy(setup.agent.load, setup.entry, setup.network, config, saved.agent)
     if not isinstance(policy, ModelPolicy) or config.network is None:
-        raise ZooError(f"agent '{config.agent_name}' cannot be exported: it acts without a network of a3c-zoo")
+        raise ZooError(
+            f"agent '{config.agent_name}' cannot be exported: it acts without a network of a3c-zoo"
+        )
     outcome = directory.outcome
     is_last = outcome is not None and outcome.steps == saved.state.steps
     if outcome and is_last:
         evaluation = outcome.last_evaluation
     else:
         evaluation = None
-    to_play = EpisodesToPlay(setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS)
+    to_play = EpisodesToPlay(
+        setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS
+    )
     with same_folder(), closing(to_play.make_env()) as env, one_torch_thread():
         check_policy(policy, env, setup.entry.name)
         told = {
@@ -182,7 +194,10 @@ def export(directory: Run, out: Path, checkpoint: str, force: bool = False) -> C
             **{"network": config.network.name, "run": directory.home.name, "steps": saved.state.steps},
             **{"checkpoint": checkpoint},
             **{"squash_actions": config.agent.squashes_actions},
-            **{"observation_space": str(env.single_observation_space), "action_space": str(env.single_action_space)},
+            **{
+                "observation_space": str(env.single_observation_space),
+                "action_space": str(env.single_action_space),
+            },
         }
         observations = arrays_of(policy.spaces.observations, env.reset(seed=to_play.env_seed)[0])
         try:
@@ -198,7 +213,9 @@ def export(directory: Run, out: Path, checkpoint: str, force: bool = False) -> C
     return compared
 
 
-def onnx_program(policy: ModelPolicy, observations: Mapping[str, NDArray[Any]], told: Mapping[str, Any]) -> bytes:
+def onnx_program(
+    policy: ModelPolicy, observations: Mapping[str, NDArray[Any]], told: Mapping[str, Any]
+) -> bytes:
     """The content of the file. observations: two or more, as in `arrays_of`. told: its metadata."""
     # torch takes a batch of one for a constant. A batch of two stands for any number.
     inputs = {name: torch.from_numpy(array[:2].copy()) for name, array in observations.items()}
@@ -212,7 +229,9 @@ def onnx_program(policy: ModelPolicy, observations: Mapping[str, NDArray[Any]], 
     names: dict[str, Any] = {"input_names": list(inputs), "output_names": list(acting(*arguments))}
     before = logging.root.manager.disable
     silent = io.StringIO()
-    logging.disable(logging.WARNING)  # torch tells which packages it does not find, and prints what it cannot export
+    logging.disable(
+        logging.WARNING
+    )  # torch tells which packages it does not find, and prints what it cannot export
     try:
         with (
             warnings.catch_warnings(action="ignore"),

@@ -60,7 +60,9 @@ class _Client(httpx2.Client):
             if not stream:
                 answer = _whole(answer)
         if answer.status_code >= 500 or answer.status_code in (408, 429):
-            raise HubError(f"the hub ({request.url.host}) answers with status {answer.status_code}; try again later")
+            raise HubError(
+                f"the hub ({request.url.host}) answers with status {answer.status_code}; try again later"
+            )
         return answer
 
 
@@ -73,14 +75,22 @@ def _whole(answer: httpx2.Response) -> httpx2.Response:
         for chunk in answer.iter_bytes():  # a size of chunks would wait until one is full
             content += chunk
             if len(content) > MAX_ANSWER:
-                raise HubError(f"the hub ({host}) sends an answer of more than {MAX_ANSWER:,} bytes; it is not read")
+                raise HubError(
+                    f"the hub ({host}) sends an answer of more than {MAX_ANSWER:,} bytes; it is not read"
+                )
             if time.monotonic() > end_s:
                 raise HubError(
                     f"the hub ({host}) sends its answer for longer than {WHOLE_ANSWER_S:g} s; it is not read"
                 )
-    headers = [(name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_TRANSFER]
+    headers = [
+        (name, value) for name, value in answer.headers.multi_items() if name.lower() not in _OF_THE_TRANSFER
+    ]
     return httpx2.Response(
-        answer.status_code, headers=headers, content=bytes(content), request=answer.request, history=answer.history
+        answer.status_code,
+        headers=headers,
+        content=bytes(content),
+        request=answer.request,
+        history=answer.history,
     )
 
 
@@ -120,7 +130,9 @@ def _api() -> hf.HfApi:
     if not re.match(r"https?://[^/]", constants.ENDPOINT):
         raise ZooError(f"HF_ENDPOINT is no address: '{printable(constants.ENDPOINT)}'. Write https://HOST")
     _token()
-    constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_TELEMETRY = True  # Xet's own client waits without a limit
+    constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_TELEMETRY = (
+        True  # Xet's own client waits without a limit
+    )
     _utils.disable_progress_bars()
     hf.set_client_factory(lambda: _Client(follow_redirects=True))
     return hf.HfApi(library_name="a3c-zoo")
@@ -146,7 +158,9 @@ def check_repo(repo: str, sends: bool) -> None:
         text += ", with a letter or digit first, and no '-', '.' or '.git' at the end"
         raise ZooError(f"'{repo}' is no repository: {text}") from None
     if sends and not _token():
-        raise ZooError("push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none")
+        raise ZooError(
+            "push needs a token that may write: hf auth login, or HF_TOKEN=…; --dry-run DIR needs none"
+        )
 
 
 def write_folder(
@@ -176,7 +190,9 @@ def write_folder(
                     content = content.replace(film_told(FILM).encode(), b"")
                 replace_file(folder / name, content)
             except OSError as error:
-                raise ZooError(f"{directory.path / name} cannot be sent: {error.strerror or error}") from error
+                raise ZooError(
+                    f"{directory.path / name} cannot be sent: {error.strerror or error}"
+                ) from error
     else:
         save_folder(directory, folder, checkpoint, EPISODES, "TMPDIR=DIR", on_step)
     try:
@@ -214,7 +230,9 @@ def push(folder: Path, repo: str, private: bool) -> str:
     with _one_line(repo):
         address = api.create_repo(repo, private=private, exist_ok=True)
         if private and not api.model_info(repo, expand=["private"]).private:
-            raise ZooError(f"{repo} is there already, and public: leave out --private, or choose another name")
+            raise ZooError(
+                f"{repo} is there already, and public: leave out --private, or choose another name"
+            )
         changes: list[Any] = [hf.CommitOperationAdd(path.name, path) for path in sorted(folder.iterdir())]
         if not (folder / FILM).exists() and FILM in _sizes(api, repo, [FILM]):
             changes.append(hf.CommitOperationDelete(FILM))
@@ -234,7 +252,9 @@ def pull(repo: str, revision: str | None, path: Path, trust: bool = False) -> No
         contents = _contents(_api(), repo, revision)
     with disk_errors(path.parent, "make"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        hidden = Path(tempfile.mkdtemp(prefix=".pull-", dir=path.parent))  # not listed: it has no meta.json itself
+        hidden = Path(
+            tempfile.mkdtemp(prefix=".pull-", dir=path.parent)
+        )  # not listed: it has no meta.json itself
     try:
         with disk_errors(path, "write"):
             (folder := hidden / path.name).mkdir()
@@ -267,7 +287,9 @@ def _contents(api: hf.HfApi, repo: str, revision: str | None) -> dict[str, bytes
         raise ZooError(f"{repo} is no agent of a3c-zoo: it has no {min(missing)}")
     for name, size in sizes.items():
         if size > LIMITS[name]:
-            raise ZooError(f"{repo}: {name} has {size:,} bytes, and more than {LIMITS[name]:,} are not fetched")
+            raise ZooError(
+                f"{repo}: {name} has {size:,} bytes, and more than {LIMITS[name]:,} are not fetched"
+            )
     told = json.dumps({"repo": repo, "commit": commit, "endpoint": constants.ENDPOINT})
     return {name: _fetch(repo, name, commit, size) for name, size in sizes.items()} | {PULLED: told.encode()}
 
@@ -276,7 +298,9 @@ def _fetch(repo: str, name: str, commit: str, size: int) -> bytes:
     """A file of the announced size. Raises HubError as soon as it is larger or takes too long."""
     content = bytearray()
     headers = {**_utils.build_hf_headers(library_name="a3c-zoo"), "Accept-Encoding": "identity"}
-    with hf.get_session().stream("GET", hf.hf_hub_url(repo, name, revision=commit), headers=headers) as answer:
+    with hf.get_session().stream(
+        "GET", hf.hf_hub_url(repo, name, revision=commit), headers=headers
+    ) as answer:
         _utils.hf_raise_for_status(answer)
         end_s = time.monotonic() + FILE_S
         for chunk in answer.iter_bytes():
@@ -284,7 +308,9 @@ def _fetch(repo: str, name: str, commit: str, size: int) -> bytes:
             if len(content) > size or time.monotonic() > end_s:
                 break
     if len(content) != size:
-        raise HubError(f"{repo}: {name} has {size:,} bytes, says the hub; it sent {len(content):,}. Try again later")
+        raise HubError(
+            f"{repo}: {name} has {size:,} bytes, says the hub; it sent {len(content):,}. Try again later"
+        )
     return bytes(content)
 
 

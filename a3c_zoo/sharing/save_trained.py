@@ -105,7 +105,9 @@ def save_folder(
 
 def _of_checkpoint(outcome: Outcome, state: PolicyState) -> Outcome:
     """The outcome of a run that ends with a checkpoint: it may have gone on after that. The folder has no other one."""
-    outcome = replace(outcome, best_return=None, best_step=None, best_by=None, best_episodes=None, recommended=FINAL)
+    outcome = replace(
+        outcome, best_return=None, best_step=None, best_by=None, best_episodes=None, recommended=FINAL
+    )
     if outcome.steps == state.steps:
         return outcome
     training_s = state.seconds.get("training", outcome.training_s)
@@ -149,10 +151,17 @@ def parameters_to_bytes(content: Mapping[str, Any], is_narrow: bool = False) -> 
         model = content["agent"]["model"]
         names, shapes = zip(*model["shapes"], strict=True)
         parts = model["parameters"].to(dtype).split([prod(shape) for shape in shapes])
-        tensors = {PART + name: part.reshape(shape) for name, part, shape in zip(names, parts, shapes, strict=True)}
+        tensors = {
+            PART + name: part.reshape(shape) for name, part, shape in zip(names, parts, shapes, strict=True)
+        }
         tensors |= {name: buffer.contiguous() for name, buffer in model["buffers"].items()}
         tensors |= {} if model["statistics"] is None else {STATISTICS: model["statistics"].contiguous()}
-        told = {"format": content["format"], "order": names, "spaces": model["spaces"], "session": content["session"]}
+        told = {
+            "format": content["format"],
+            "order": names,
+            "spaces": model["spaces"],
+            "session": content["session"],
+        }
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ZooError("only agents that keep a model as the zoo's own agents do can be saved") from None
     return to_safetensors(tensors, {"a3c_zoo": json.dumps(told)})

@@ -99,7 +99,9 @@ def read_content(path: Path) -> Any:
     is_trained = path.name == PARAMETERS
     with open_file(path, limit=MAX_TABLE if is_trained else MAX_CHECKPOINT) as file:
         size = os.fstat(file.fileno()).st_size
-        needed = 2 * size + 25 * min(size, MAX_HEADER)  # the bytes, the tensors that are made of them, and the header
+        needed = 2 * size + 25 * min(
+            size, MAX_HEADER
+        )  # the bytes, the tensors that are made of them, and the header
         if needed > (free := available_memory()):
             raise MemoryError(f"it has {size:,} bytes, and {free:,} bytes of memory are free")
         data = file.read(size)
@@ -206,7 +208,10 @@ class _Writer:
         if type(value) is bytes:
             return {"$bytes": self._keep(torch.tensor(bytearray(value), dtype=torch.uint8))}
         if type(value) in (dict, OrderedDict):
-            pairs = [(key, self.to_json(each, f"{place}.{key}".lstrip("."), depth + 1)) for key, each in value.items()]
+            pairs = [
+                (key, self.to_json(each, f"{place}.{key}".lstrip("."), depth + 1))
+                for key, each in value.items()
+            ]
             if all(type(key) is str and not key.startswith("$") for key, _ in pairs):
                 return dict(pairs)
             for key, _ in pairs:

@@ -74,7 +74,9 @@ def _checkpoint_evaluation(row: Any) -> CheckpointEvaluation:
     return CheckpointEvaluation(steps, training_s, Evaluation(**fields_of(Evaluation, fields)))
 
 
-def keep_evaluations(run: Path, episodes: int, evaluations: Sequence[CheckpointEvaluation], seed: int) -> None:
+def keep_evaluations(
+    run: Path, episodes: int, evaluations: Sequence[CheckpointEvaluation], seed: int
+) -> None:
     """Adds evaluations to a run's evaluations.json, under a lock: another comparison may add some at the same time.
 
     Evaluations of the same checkpoints are replaced, and so are those with another number of episodes.

@@ -190,7 +190,9 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     if which == BEST and best.exists():
         return best
     if not known:
-        raise RunDirectoryError(f"run {directory.home.name} has no checkpoint{' but best' if best.exists() else ''}")
+        raise RunDirectoryError(
+            f"run {directory.home.name} has no checkpoint{' but best' if best.exists() else ''}"
+        )
     if which == FINAL:
         return step_file(directory, known[-1])
     if which.isdecimal() and len(which) < 20 and int(which) in known:
@@ -200,7 +202,9 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
         hint = " (best: from the 20th training episode on, written with the next checkpoint)"
     else:
         hint = ""
-    raise RunDirectoryError(f"run {directory.home.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}")
+    raise RunDirectoryError(
+        f"run {directory.home.name} has no checkpoint '{which}'; it has: {', '.join(names)}{hint}"
+    )
 
 
 def step_file(directory: RunDirectory, step: int) -> Path:
@@ -220,7 +224,9 @@ def resumable_checkpoint(directory: RunDirectory, which: str = FINAL) -> Checkpo
         best = read_policy(checkpoint_file(directory, BEST))
         if best.state.run is None:
             best_file = shown(directory.best_file)
-            text = f"training cannot go on from {best_file}: it does not say where the run stood. Choose a step"
+            text = (
+                f"training cannot go on from {best_file}: it does not say where the run stood. Choose a step"
+            )
             raise RunDirectoryError(text)
         return Checkpoint(best.agent, best.state.run, is_acting=True)
     path = checkpoint_file(directory, which)

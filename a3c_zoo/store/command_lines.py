@@ -30,4 +30,6 @@ def without_home(text: str) -> str:
 def shell_line(words: Iterable[str]) -> str:
     """A command as a line for a shell, which expands `~/` only without quotes."""
     parts = (word.partition("/") if word[:2] in ("~", "~/") else ("", "", word) for word in words)
-    return " ".join(head + slash + (shlex.quote(rest) if rest or not head else "") for head, slash, rest in parts)
+    return " ".join(
+        head + slash + (shlex.quote(rest) if rest or not head else "") for head, slash, rest in parts
+    )

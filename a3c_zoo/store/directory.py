@@ -88,7 +88,9 @@ class RunDirectory:
         self._lock = filelock.FileLock(home / "run.lock")
 
     @classmethod
-    def create(cls, runs_dir: Path, config: Config, meta: dict[str, Any], name: str | None = None) -> RunDirectory:
+    def create(
+        cls, runs_dir: Path, config: Config, meta: dict[str, Any], name: str | None = None
+    ) -> RunDirectory:
         """Makes a new directory, and holds its lock.
 
         Raises:
@@ -163,7 +165,9 @@ def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
 def refuse_trust(trust: bool, option: str) -> None:
     """Raises ZooError if `trust` was given without a run of somebody else, which `option` names."""
     if trust:
-        raise ZooError(f"--trust is for a run that somebody else made: name it with {option}, or leave out --trust")
+        raise ZooError(
+            f"--trust is for a run that somebody else made: name it with {option}, or leave out --trust"
+        )
 
 
 def why_not_own(path: Path, runs_dir: Path) -> str:
@@ -205,7 +209,9 @@ def run_paths(runs_dir: Path) -> list[Path]:
 
 def _may_be_run(path: Path) -> bool:
     try:
-        return stat.S_ISDIR(path.stat().st_mode) and bool((path / "meta.json").lstat())  # OSError if there is none
+        return stat.S_ISDIR(path.stat().st_mode) and bool(
+            (path / "meta.json").lstat()
+        )  # OSError if there is none
     except PermissionError:
         return True
     except OSError:

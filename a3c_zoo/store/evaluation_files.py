@@ -39,7 +39,9 @@ def read_played(file: Path) -> dict[str, Played]:
         whole = (line for line in read_lines(file, errors="replace") if line.endswith("\n"))
         for row in csv.DictReader(whole):
             at = float(row["step"]), float(row["seconds"])
-            played[row["mode"]].setdefault(at, array("d")).extend((float(row["return"]), float(row["length"])))
+            played[row["mode"]].setdefault(at, array("d")).extend(
+                (float(row["return"]), float(row["length"]))
+            )
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise RunDirectoryError(f"{file.name} is damaged: {error}") from error
     return played
@@ -58,7 +60,9 @@ def write_npz(folder: Path) -> None:
     for mode, played in read_played(folder / EVALUATIONS_CSV).items():
         episodes = len(next(reversed(played.values()), ()))
         kept = {at: each for at, each in played.items() if len(each) == episodes}
-        table = np.array(list(kept.values()), np.float64).reshape(len(kept), -1, 2)  # of each episode two numbers
+        table = np.array(list(kept.values()), np.float64).reshape(
+            len(kept), -1, 2
+        )  # of each episode two numbers
         arrays["timesteps"] = np.array([step for step, _ in kept], np.int64)
         arrays[f"{PREFIXES[mode]}results"] = table[..., 0]
         arrays[f"{PREFIXES[mode]}ep_lengths"] = table[..., 1].astype(np.int64)

@@ -100,7 +100,9 @@ def read_foreign_run(path: Path, strict: bool, frame_skip: int | None) -> Foreig
         of_monitor, curve = read_monitors(path, frame_skip)
         env_id = of_monitor or (named if GYM_ID.fullmatch(named) else None)
     elif _event_files(path):
-        curve, is_smoothed, settings = _read_events(path, frame_skip or (ATARI_FRAME_SKIP if is_atari(env_id) else 1))
+        curve, is_smoothed, settings = _read_events(
+            path, frame_skip or (ATARI_FRAME_SKIP if is_atari(env_id) else 1)
+        )
     else:
         curve = Curve.ordered(*np.empty((4, 0)))
     method, number = _folder_names(path, env_id or UNKNOWN_ENV)
@@ -127,7 +129,9 @@ def _evaluations(path: Path, env_id: str | None, curve: Curve) -> tuple[Checkpoi
     else:
         seconds = np.full(len(steps), np.nan)
     figures = [
-        Evaluation(len(each), each.mean(), each.std(), each.min(), each.max(), length.mean(), is_greedy, seconds=0.0)
+        Evaluation(
+            len(each), each.mean(), each.std(), each.min(), each.max(), length.mean(), is_greedy, seconds=0.0
+        )
         for each, length in zip(returns, lengths, strict=True)
     ]
     return tuple(map(CheckpointEvaluation, map(int, steps), map(float, seconds), figures))
@@ -230,7 +234,12 @@ def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool, dict[str, 
     seconds = np.array(found.seconds)
     returns = np.array(found.values)
     lengths = _lengths(found, points[tags[1]])
-    for numbers, most in ((steps, GREATEST), (seconds, GREATEST), (returns, GREATEST_RETURN), (lengths, GREATEST)):
+    for numbers, most in (
+        (steps, GREATEST),
+        (seconds, GREATEST),
+        (returns, GREATEST_RETURN),
+        (lengths, GREATEST),
+    ):
         if not (np.abs(numbers) <= most).all():
             raise RunDirectoryError("its event files have a number that is not finite, or too great")
     return Curve.ordered(steps, seconds, returns, np.ceil(lengths / frame_skip)), tags == MEANS, settings
@@ -291,7 +300,9 @@ def _scalar(value: Any) -> float:
         kind = f"a tensor of {name}"
     else:
         kind = value.WhichOneof("value")
-    raise ValueError(f"{value.tag} is {kind or 'empty'}; plain scalars and tensors of one float or integer are read")
+    raise ValueError(
+        f"{value.tag} is {kind or 'empty'}; plain scalars and tensors of one float or integer are read"
+    )
 
 
 def _lengths(returns: _Points, lengths: _Points) -> NDArray[np.float64]:
@@ -312,8 +323,16 @@ def _lengths(returns: _Points, lengths: _Points) -> NDArray[np.float64]:
 
 def _table(text: str) -> dict[str, str]:
     """Name → value of a table as CleanRL writes it: two lines of a head, then `|name|value|`. Without the seed."""
-    rows = (line.strip("|").partition("|") for line in text.splitlines()[2 : 2 + MOST_SETTINGS] if line.startswith("|"))
-    return {printable(name): printable(value)[:MOST_CHARACTERS] for name, _, value in rows if name not in ("", "seed")}
+    rows = (
+        line.strip("|").partition("|")
+        for line in text.splitlines()[2 : 2 + MOST_SETTINGS]
+        if line.startswith("|")
+    )
+    return {
+        printable(name): printable(value)[:MOST_CHARACTERS]
+        for name, _, value in rows
+        if name not in ("", "seed")
+    }
 
 
 def _events(content: bytes) -> Iterator[Any]:
@@ -331,7 +350,9 @@ def _events(content: bytes) -> Iterator[Any]:
     tags = [tag.encode() for tag in (*EPISODES, *MEANS, SETTINGS_TAG)]
     at = 0
     while at + 12 <= len(content):
-        (length,) = struct.unpack_from("<Q", content, at)  # then 4 bytes of checksum, the record, 4 bytes of checksum
+        (length,) = struct.unpack_from(
+            "<Q", content, at
+        )  # then 4 bytes of checksum, the record, 4 bytes of checksum
         if at + 16 + length > len(content):
             return
         record = content[at + 12 : at + 12 + length]

@@ -18,7 +18,9 @@ from a3c_zoo.plugins.registry import GIVEN, Registry, imported_by
 _TITLE = re.compile(r"plugin '([\w.-]+)' \(([A-Za-z0-9][\w.-]*) (\d[\w.+!-]*)\)", re.ASCII)
 
 
-def what_is_missing(name: str, meta: Mapping[str, Any], registry: Registry, is_trusted: bool) -> PluginError | None:
+def what_is_missing(
+    name: str, meta: Mapping[str, Any], registry: Registry, is_trusted: bool
+) -> PluginError | None:
     """Returns the error for a run whose configuration cannot be read, if something is missing; else None.
 
     It says how the user names it again. Nothing is loaded, because a stranger may have written meta.json.
@@ -33,7 +35,9 @@ def what_is_missing(name: str, meta: Mapping[str, Any], registry: Registry, is_t
             "train(env, resume=…) or load_agent(…, env=env); or offer it in a plugin file: --plugin FILE"
         )
     loaded = {os.path.basename(info.file) for info in registry.plugins}
-    files = [file if is_trusted else os.path.basename(file) for file in map(str, meta.get("plugin_files", []))]
+    files = [
+        file if is_trusted else os.path.basename(file) for file in map(str, meta.get("plugin_files", []))
+    ]
     if missing := [shlex.quote(file) for file in files if os.path.basename(file) not in loaded]:
         options = " ".join(f"--plugin {file}" for file in missing)
         return PluginError(f"run {name} was trained with a plugin file that is not loaded now; add {options}")

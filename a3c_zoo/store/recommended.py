@@ -18,7 +18,15 @@ from typing import Final
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.records import Outcome, score
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
-from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState, RunState, checkpoint_steps, read_state, step_file
+from a3c_zoo.store.checkpoints import (
+    BEST,
+    FINAL,
+    PolicyState,
+    RunState,
+    checkpoint_steps,
+    read_state,
+    step_file,
+)
 from a3c_zoo.store.run import Run
 
 #: Stands for the checkpoint that a run recommends.

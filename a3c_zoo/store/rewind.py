@@ -51,7 +51,10 @@ def go_on_from(
     saved = resumable_checkpoint(directory, which)
     examine(saved.state)
     evaluator = saved.state.evaluator
-    positions = {"monitor.csv": saved.state.monitor_position, "evaluations.csv": evaluator and evaluator.position}
+    positions = {
+        "monitor.csv": saved.state.monitor_position,
+        "evaluations.csv": evaluator and evaluator.position,
+    }
     for name, position in positions.items():
         if position:  # nothing moves if its rows are gone
             open_rows(directory.home / name, position).close()
@@ -85,7 +88,9 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
     Returns:
         The folder; None if no checkpoint and no film is later, and best.pt is not damaged.
     """
-    later = [step_file(directory, each) for each in checkpoint_steps(directory) if each >= step + (not also_at)]
+    later = [
+        step_file(directory, each) for each in checkpoint_steps(directory) if each >= step + (not also_at)
+    ]
     if (best := directory.best_file).exists():
         try:
             is_void = read_policy(best).state.steps > step and bool(later)
@@ -98,9 +103,14 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
     copied = _files_to_copy(directory)
     with disk_errors(directory.checkpoints, "write"):
         folder = _folder_with(copied, directory.checkpoints)
-        for name in ("evaluations.json", TIMING_FILE):  # they are of checkpoints, and of a run, that are no more
+        for name in (
+            "evaluations.json",
+            TIMING_FILE,
+        ):  # they are of checkpoints, and of a run, that are no more
             (directory.home / name).unlink(missing_ok=True)
-        for path in films + later[::-1]:  # if this is cut short, the newest that is left is the nearest to the step
+        for path in (
+            films + later[::-1]
+        ):  # if this is cut short, the newest that is left is the nearest to the step
             path.rename(folder / path.name)
     return folder
 

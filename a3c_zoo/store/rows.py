@@ -26,12 +26,16 @@ def open_rows(path: Path, end: int) -> IO[bytes]:
     """
     with disk_errors(path, "write"):
         if not path.is_file() or path.stat().st_size < end:
-            raise RunDirectoryError(f"{shown(path)} is shorter than its checkpoint says; it cannot be continued")
+            raise RunDirectoryError(
+                f"{shown(path)} is shorter than its checkpoint says; it cannot be continued"
+            )
         file = open_file(path, "r+b")
         file.seek(end - 1)
         if file.read(1) != b"\n":
             file.close()
-            raise RunDirectoryError(f"{shown(path)} has other rows than its checkpoint says; it cannot be continued")
+            raise RunDirectoryError(
+                f"{shown(path)} has other rows than its checkpoint says; it cannot be continued"
+            )
         return file
 
 

@@ -86,17 +86,27 @@ class Run(RunDirectory):
             meta = read_json(self.meta_file)
             run_format = meta["format"]
         except (OSError, ValueError, KeyError) as error:
-            raise RunDirectoryError(f"{self.path} is no run directory: {self.meta_file.name} cannot be read") from error
+            raise RunDirectoryError(
+                f"{self.path} is no run directory: {self.meta_file.name} cannot be read"
+            ) from error
         if missing := [key for key in ("env", "agent", "serial") if key not in meta]:
-            raise RunDirectoryError(f"{shown(self.meta_file)} is damaged: it has no {' and no '.join(missing)}")
+            raise RunDirectoryError(
+                f"{shown(self.meta_file)} is damaged: it has no {' and no '.join(missing)}"
+            )
         if run_format != RUN_FORMAT:
-            raise RunDirectoryError(f"{self.path} has run format {run_format!r:.20}; this version reads {RUN_FORMAT}")
+            raise RunDirectoryError(
+                f"{self.path} has run format {run_format!r:.20}; this version reads {RUN_FORMAT}"
+            )
         for key, kind in _META_TYPES.items():
             if not isinstance(meta.get(key, kind()), kind):
-                raise RunDirectoryError(f"{shown(self.meta_file)} is damaged: its {key} is no {kind.__name__}")
+                raise RunDirectoryError(
+                    f"{shown(self.meta_file)} is damaged: its {key} is no {kind.__name__}"
+                )
         for folder in map(shown, (self.checkpoints, self.films, self.home / "tensorboard")):
             if folder.is_symlink():
-                raise RunDirectoryError(f"{folder} is a link, and links are not followed; put the folder itself there")
+                raise RunDirectoryError(
+                    f"{folder} is a link, and links are not followed; put the folder itself there"
+                )
             if os.path.lexists(folder) and not folder.is_dir():
                 raise RunDirectoryError(f"{folder} is damaged: it is no folder")
         return meta
@@ -151,7 +161,9 @@ class Run(RunDirectory):
             raise RunDirectoryError(f"{name} is damaged: {fault}")
         if not isinstance(sections["run"].get("seed"), int):
             raise RunDirectoryError(f"{name} is damaged: run.seed is no whole number")
-        pairs = ((f"{section}.{key}", value) for section, keys in sections.items() for key, value in keys.items())
+        pairs = (
+            (f"{section}.{key}", value) for section, keys in sections.items() for key, value in keys.items()
+        )
         return {printable(key): value for key, value in pairs}
 
     @cached_property

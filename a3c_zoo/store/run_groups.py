@@ -30,7 +30,9 @@ def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list
         runs = [replace(run, env=names[0]) if run.env == UNKNOWN_ENV else run for run in runs]
     there = dict.fromkeys(run.env for run in runs)
     if missing := [name for name in names if name not in there]:
-        raise ZooError(f"{option}: there is no run on '{missing[0]}'; there are: {', '.join(there) or 'none'}")
+        raise ZooError(
+            f"{option}: there is no run on '{missing[0]}'; there are: {', '.join(there) or 'none'}"
+        )
     return [run for run in runs if not names or run.env in names]
 
 
@@ -63,7 +65,9 @@ def told_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:
     for run, parent in zip(runs, parents, strict=True):
         folders.setdefault((run.env, run.method), set()).add(parent)
     short = {
-        name: _short_names(set().union(*(parents_of for (_, method), parents_of in folders.items() if method == name)))
+        name: _short_names(
+            set().union(*(parents_of for (_, method), parents_of in folders.items() if method == name))
+        )
         for (_, name), several in folders.items()
         if len(several) > 1
     }

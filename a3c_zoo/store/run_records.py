@@ -176,7 +176,9 @@ def lost_runs(paths: Iterable[Path]) -> list[RunRecord]:
 
 def _their_summary(run: RunRecord) -> RunSummary:
     nothing = dict.fromkeys(("steps", "mean_return_100", "solved"))
-    return RunSummary(run.path.name, run.path, run.env, run.method, run.seed, "unknown", **nothing, started="")
+    return RunSummary(
+        run.path.name, run.path, run.env, run.method, run.seed, "unknown", **nothing, started=""
+    )
 
 
 def _run_folders(path: Path) -> list[Path]:
@@ -281,7 +283,9 @@ def _refuse_unfinished(outcome: Outcome | None) -> None:
         raise RunDirectoryError("incomplete: it has no outcome.json, so it was killed")
     if outcome.reason in CUT_SHORT:
         last_line = outcome.detail.strip().rpartition("\n")[2]
-        raise RunDirectoryError(f"incomplete: its end was '{outcome.reason}'" + (f", {last_line}" if last_line else ""))
+        raise RunDirectoryError(
+            f"incomplete: its end was '{outcome.reason}'" + (f", {last_line}" if last_line else "")
+        )
 
 
 def _theirs(path: Path, run: ForeignRun) -> RunRecord:

@@ -90,7 +90,9 @@ class MonitorFile:
     rows: Floats
 
 
-def read_monitor(file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn_end: bool = False) -> MonitorFile:
+def read_monitor(
+    file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn_end: bool = False
+) -> MonitorFile:
     """Reads a monitor.csv, our own or one of stable-baselines3's Monitor.
 
     Args:
@@ -105,7 +107,9 @@ def read_monitor(file: Path, columns: tuple[str, ...] = ("r", "l", "t"), *, torn
         start_s, env_id, names = _head(file.name, list(islice(lines, 2)))
         missing = [name for name in columns if name not in names]
         if missing:
-            raise RunDirectoryError(f"{file.name} is damaged: line {lines.number} names no column '{missing[0]}'")
+            raise RunDirectoryError(
+                f"{file.name} is damaged: line {lines.number} names no column '{missing[0]}'"
+            )
         rows = _rows(lines, {names.index(column): column for column in columns}, len(names))
     except (OSError, ValueError) as error:
         raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
@@ -138,7 +142,9 @@ class _TableLines:
             if line.endswith("\n"):
                 yield line
             elif not self._torn_end:
-                raise RunDirectoryError(f"{self.name} is damaged: it ends in the middle of line {self.number}")
+                raise RunDirectoryError(
+                    f"{self.name} is damaged: it ends in the middle of line {self.number}"
+                )
 
 
 def _head(name: str, lines: list[str]) -> tuple[float, str | None, list[str]]:
@@ -254,8 +260,15 @@ def read_npz(file: Path) -> tuple[Floats, Floats, Floats]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(read_bytes(file, MAX_NPZ))) as archive:
-            steps, returns, lengths = (_array(archive, name) for name in ("timesteps", "results", "ep_lengths"))
-        if returns.ndim != 2 or not returns.size or steps.shape != returns.shape[:1] or returns.shape != lengths.shape:
+            steps, returns, lengths = (
+                _array(archive, name) for name in ("timesteps", "results", "ep_lengths")
+            )
+        if (
+            returns.ndim != 2
+            or not returns.size
+            or steps.shape != returns.shape[:1]
+            or returns.shape != lengths.shape
+        ):
             raise ValueError(f"its results have the shape {returns.shape}, its timesteps {steps.shape}")
         for array, most in ((steps, GREATEST), (returns, GREATEST_RETURN), (lengths, GREATEST)):
             if not (np.abs(array) <= most).all():

@@ -59,7 +59,9 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
             return run
         else:
             raise ZooError(f"'{name}' is a run, which has one agent: leave out --agent")
-    solved = [run for run in list_runs(runs_dir) if run.solved and run.env == name and agent in (None, run.agent)]
+    solved = [
+        run for run in list_runs(runs_dir) if run.solved and run.env == name and agent in (None, run.agent)
+    ]
     chosen = [each for each in offered if agent in (None, each.agent)]
     if solved:
         found = find_run(solved[-1].path, runs_dir, trust)
@@ -181,7 +183,9 @@ def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
         fault = str(error)
         outcome = None
         known = dict.fromkeys(FACTS)
-    figures = {name: getattr(outcome and outcome.evaluation, name, None) for name in ("mean_return", "std_return")}
+    figures = {
+        name: getattr(outcome and outcome.evaluation, name, None) for name in ("mean_return", "std_return")
+    }
     figures["steps"] = outcome and outcome.steps
     told = {name: getattr(entry, name) for name in ("name", "env", "agent")}
     return {**told, **figures, **known, "weaknesses": entry.weaknesses, "fault": fault}

@@ -35,6 +35,10 @@ def plugin_distribution(
     metadata = path / f"{module}-{version}.dist-info"
     metadata.mkdir(parents=True)
     (path / f"{module}.py").write_text(module_source, encoding="utf-8")
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
-    (metadata / "entry_points.txt").write_text(f"[a3c_zoo]\n{entry_point or name} = {module}\n", encoding="utf-8")
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
+    )
+    (metadata / "entry_points.txt").write_text(
+        f"[a3c_zoo]\n{entry_point or name} = {module}\n", encoding="utf-8"
+    )
     return path

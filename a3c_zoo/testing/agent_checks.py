@@ -63,8 +63,14 @@ def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> R
     if not entry.one_environment:
         overrides.append("env.num_envs=2")
     config = resolve_config(registry, environment, entry, overrides=overrides)
-    network = registry.network(config.network.name) if config.network else None
-    optimizer = registry.optimizer(config.optimizer.name) if config.optimizer else None
+    if config.network:
+        network = registry.network(config.network.name)
+    else:
+        network = None
+    if config.optimizer:
+        optimizer = registry.optimizer(config.optimizer.name)
+    else:
+        optimizer = None
     return RunSetup(registry, environment, entry, network, optimizer, config, serial)
 
 
@@ -72,7 +78,10 @@ def _trained(
     setup: RunSetup, findings: Findings, seconds: float, start: ShortRun | None = None, acts: bool = False
 ) -> ShortRun:
     """Trains for some seconds, from the end of another run if one is given. acts: with the part for acting alone."""
-    counts = Report(steps=start.steps, updates=start.updates) if start and acts else None
+    if start and acts:
+        counts = Report(steps=start.steps, updates=start.updates)
+    else:
+        counts = None
     saved = None
     if start:
         saved = start.acting if acts else start.state
@@ -80,12 +89,16 @@ def _trained(
     run.run()
     if run.state is None:
         findings.stop_quietly()
-    findings.expect(run.steps, "reports", "it reported no steps", "record a Report with `steps` after each rollout")
+    findings.expect(
+        run.steps, "reports", "it reported no steps", "record a Report with `steps` after each rollout"
+    )
     made = run.updates
     if start:
         made -= start.updates
     message = f"{run.skipped} of {made + run.skipped} gradients were not finite and were not applied"
-    findings.expect(not run.skipped, "gradients", message, "keep the loss finite: no log(0), no 0 / 0, no overflow")
+    findings.expect(
+        not run.skipped, "gradients", message, "keep the loss finite: no log(0), no 0 / 0, no overflow"
+    )
     if run.stop_s > LONGEST_STOP_S:
         message = f"it returned {run.stop_s:.0f} s after settle() had returned False"
         findings.warn("stop", message, "return from run() at once")
@@ -115,7 +128,9 @@ def _check_resume(setup: RunSetup, run: ShortRun, findings: Findings) -> None:
 
 
 def _check_processes(setup: RunSetup, findings: Findings) -> None:
-    with findings.during("two processes", "keep in mind that workers are processes: everything they get is pickled"):
+    with findings.during(
+        "two processes", "keep in mind that workers are processes: everything they get is pickled"
+    ):
         setup.warm_up()
         run = _trained(setup, findings, PARALLEL_S)
         findings.ok("two processes", f"trains with two workers, {run.steps_per_s:,.0f} steps/s; stops")

@@ -47,7 +47,12 @@ class Job(NamedTuple):
 
     def examine(self, registry: Registry, findings: Findings) -> None:
         """Runs the check in this process."""
-        from a3c_zoo.testing import agent_checks, environment_checks, network_checks, plugin_checks  # import torch
+        from a3c_zoo.testing import (
+            agent_checks,
+            environment_checks,
+            network_checks,
+            plugin_checks,
+        )  # import torch
 
         match self.what:
             case PluginInfo():
@@ -77,7 +82,9 @@ def jobs_for(registry: Registry, name: str) -> list[Job]:
         chosen = [Job(f"environment '{name}'", name, registry.owner(entry), entry)]
     if not chosen:
         names = [each for job in jobs for each in (job.name, job.owner.name)]
-        raise unknown_name("environment, agent, network, set or plugin", name, names, listing="a3c-zoo list --help")
+        raise unknown_name(
+            "environment, agent, network, set or plugin", name, names, listing="a3c-zoo list --help"
+        )
     return chosen
 
 
@@ -99,7 +106,9 @@ def _jobs(registry: Registry) -> Iterator[Job]:
         yield Job(f"set '{name}' of {each.package}", name, owner, each)
 
 
-def check(jobs: Sequence[Job], limit_s: float = LIMIT_S, on_wait: OnWait = lambda *told: None) -> Iterator[Finding]:
+def check(
+    jobs: Sequence[Job], limit_s: float = LIMIT_S, on_wait: OnWait = lambda *told: None
+) -> Iterator[Finding]:
     """Runs jobs in a child process, one after the other; yields each finding at once.
 
     on_wait: called every `LOOK_S` seconds while nothing is found, and more often by a check that gives signs.
@@ -144,7 +153,9 @@ def _listen(
     while jobs:
         try:
             while not child.pipe.poll(LOOK_S):
-                if not (child.process.is_alive() or child.pipe.poll()):  # a process that it forked keeps the pipe open
+                if not (
+                    child.process.is_alive() or child.pipe.poll()
+                ):  # a process that it forked keeps the pipe open
                     raise EOFError
                 if child.is_hung(messages, limit_s if messages else LIMIT_S):
                     raise TimeoutError
@@ -152,7 +163,10 @@ def _listen(
             kind, *content = json.loads(child.pipe.recv_bytes())
         except (EOFError, OSError) as error:
             is_hung = isinstance(error, TimeoutError)
-            text = f"was ended after {limit_s:g} s: does it hang?" if is_hung else child.how_it_ended()
+            if is_hung:
+                text = f"was ended after {limit_s:g} s: does it hang?"
+            else:
+                text = child.how_it_ended()
             hint = ""
             if "signal" in text and "SIGKILL" not in text:
                 hint = "; PYTHONFAULTHANDLER=1 shows the line"
@@ -174,7 +188,9 @@ def _listen(
 def check_main(pipe: Connection, jobs: Sequence[Job]) -> None:
     """What runs in the child: sends findings, and which part of which job it is at, as JSON."""
     sys.stdout = sys.stderr  # what an environment prints is no finding
-    logging.getLogger(sets.__name__).setLevel(logging.ERROR)  # the command has told which packages cannot be read
+    logging.getLogger(sets.__name__).setLevel(
+        logging.ERROR
+    )  # the command has told which packages cannot be read
     for job in jobs:
         job.examine(get_registry(), _SentFindings(job.subject, pipe))
         pipe.send_bytes(b'["end"]')

@@ -120,7 +120,9 @@ def check_entry(
         what = f"key '{key}' of {model.__name__}"
         cure = "Field(DEFAULT, description=...)"
         findings.expect(field_info.description, "configuration", f"{what} has no description", cure)
-        findings.expect(not field_info.is_required(), "configuration", f"{what} has no default", f"give it one: {cure}")
+        findings.expect(
+            not field_info.is_required(), "configuration", f"{what} has no default", f"give it one: {cure}"
+        )
     return model
 
 
@@ -174,7 +176,9 @@ def _check_spaces(subject: Subject) -> None:
     message = f"metadata['autoreset_mode'] is the string {mode!r}, which Gymnasium's wrappers refuse"
     cure = "use gymnasium.vector.AutoresetMode, such as AutoresetMode.NEXT_STEP"
     subject.expect(not isinstance(mode, str), "autoreset", message, cure)
-    message = "it is an AsyncVectorEnv, whose processes no worker may start: workers are the processes already"
+    message = (
+        "it is an AsyncVectorEnv, whose processes no worker may start: workers are the processes already"
+    )
     cure = "use gymnasium.vector.SyncVectorEnv"
     subject.expect(not isinstance(env.unwrapped, AsyncVectorEnv), "workers", message, cure)
     subject.take_spaces()
@@ -216,14 +220,18 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajecto
         )
         if subject.trajectory(actions, subject.reset(None)).first_difference(trajectory) is None:
             return is_repeatable  # nothing is random
-    others = (subject.new_trajectory(actions, seed) for seed in OTHER_SEEDS)  # a start may rarely be another one
+    others = (
+        subject.new_trajectory(actions, seed) for seed in OTHER_SEEDS
+    )  # a start may rarely be another one
     differs = any(each.first_difference(trajectory) is not None for each in others)
     what = f"reset(seed=1) to reset(seed={OTHER_SEEDS[-1]}) give the same episodes"
     subject.expect(differs, check, f"it is random, but {what}: the seed is ignored", cure)
     if subject.num_envs > 1:
         equal = np.repeat(actions[:, :1], subject.num_envs, axis=1)
         played = (subject.new_trajectory(equal, seed) for seed in (1, *OTHER_SEEDS))
-        apart = any((array != array[:, :1]).any() for each in played for array in (*each.observations, each.steps))
+        apart = any(
+            (array != array[:, :1]).any() for each in played for array in (*each.observations, each.steps)
+        )
         message = "all environments play the same episodes: each needs random numbers of its own"
         subject.expect(apart, check, message, "draw an array, [num_envs], from self.np_random")
     return is_repeatable
@@ -236,13 +244,18 @@ def _seeding_cure(subject: Subject) -> str:
         before: Any = env.np_random  # a tuple where each environment has its own
         subject.reset(1)
         after: Any = env.np_random
-        forgotten = after[0] is before[0] if isinstance(before, tuple) else after is before
+        if isinstance(before, tuple):
+            forgotten = after[0] is before[0]
+        else:
+            forgotten = after is before
     if forgotten:
         return f"call super().reset(seed=seed) first in reset(), and {CURE_RANDOM}"
     return CURE_RANDOM
 
 
-def _check_ignored_step(subject: Subject, actions: NDArray[Any], trajectory: Trajectory, is_repeatable: bool) -> None:
+def _check_ignored_step(
+    subject: Subject, actions: NDArray[Any], trajectory: Trajectory, is_repeatable: bool
+) -> None:
     """NEXT_STEP: checks that the step after an end only resets."""
     ignored = np.zeros_like(trajectory.ended)
     ignored[1:] = trajectory.ended[:-1]
@@ -277,9 +290,10 @@ def _check_new_episodes(subject: Subject, trajectory: Trajectory) -> None:
         starts = [subject.reset(seed) for seed in (1, 2, 3, *[None] * 20)]
     delay = 2 if subject.mode == "NextStep" else 1
     always_the_same = all(equal_rows(start, starts[0]) for start in starts)
-    places = [(t, n) for t, n in np.argwhere(trajectory.ended).tolist() if t + delay < len(trajectory.steps) + 1]
-    kinds_of_ends = _ends_of_a_kind(places, trajectory) if always_the_same else ()
-    for ends in kinds_of_ends:
+    places = [
+        (t, n) for t, n in np.argwhere(trajectory.ended).tolist() if t + delay < len(trajectory.steps) + 1
+    ]
+    for ends in _ends_of_a_kind(places, trajectory) if always_the_same else ():
         pairs = [(trajectory.row(t + delay, n), tuple(array[n] for array in starts[0])) for t, n in ends]
         if any(equal_rows(found, first) for found, first in pairs):
             continue  # an end that leads elsewhere may have met a rare start
@@ -329,8 +343,14 @@ def _check_state(subject: Subject, actions: NDArray[Any], trajectory: Trajectory
             cure = "let get_state only read, and draw no random number"
             subject.expect_equal(check, expected, rest, "get_state() changes what follows {where}", cure)
         for content, message in (
-            (saved, "after set_state(), it differs {where} from the environment that get_state() was called on"),
-            (state, "what get_state() returned changes while the environment goes on (set_state() differs {where})"),
+            (
+                saved,
+                "after set_state(), it differs {where} from the environment that get_state() was called on",
+            ),
+            (
+                state,
+                "what get_state() returned changes while the environment goes on (set_state() differs {where})",
+            ),
         ):
             with subject.made() as env:
                 subject.reset(2)
@@ -344,7 +364,9 @@ def _through_a_file(subject: Subject, state: Any) -> Any:
     try:
         return through_a_file(state)
     except Exception as error:
-        message = "get_state() must return a dict of tensors, numbers, strings and lists; checkpoints hold no other"
+        message = (
+            "get_state() must return a dict of tensors, numbers, strings and lists; checkpoints hold no other"
+        )
         subject.fail("state", message, "turn arrays into lists or tensors", error)
 
 

@@ -42,9 +42,13 @@ DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
 
 CURE_ENDLESS = "in a test, a3c_zoo.testing.check_env(entry, steps=...) plays longer; or add a time limit"
 PICTURE = "with 'rgb_array' render() returns [height, width, 3], uint8"
-CURE_MASK = "give an excluded action no effect or a low reward, so that agents learn to leave it; a wrapper can do so"
+CURE_MASK = (
+    "give an excluded action no effect or a low reward, so that agents learn to leave it; a wrapper can do so"
+)
 CURE_RENDER = f"give the factory a parameter render_mode; {PICTURE}"
-CURE_RENDER_ONE = f"give __init__ a parameter render_mode, and metadata 'render_modes': ['rgb_array']; {PICTURE}"
+CURE_RENDER_ONE = (
+    f"give __init__ a parameter render_mode, and metadata 'render_modes': ['rgb_array']; {PICTURE}"
+)
 
 
 def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings) -> None:
@@ -66,7 +70,9 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
             has_ended |= check_contract(Subject(entry, setup.config.env, n, findings), STEPS)
     if findings.is_sound:
         findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
-        with findings.during("fit", f"correct it, or name a network that fits in the set '{setup.agent.name}.yml'"):
+        with findings.during(
+            "fit", f"correct it, or name a network that fits in the set '{setup.agent.name}.yml'"
+        ):
             probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
         if not has_ended:
             message = f"no episode ended within {STEPS} steps of random actions, so no end was checked"
@@ -85,7 +91,9 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
 def _look_for_masks(setup: RunSetup, findings: Findings) -> None:
     with closing(make_vector_env(setup.entry, setup.config.env, 1, seed=0)) as env:
         if "action_mask" in env.reset(seed=0)[1]:
-            findings.warn("action mask", "info has an 'action_mask', which no agent of a3c-zoo reads", CURE_MASK)
+            findings.warn(
+                "action mask", "info has an 'action_mask', which no agent of a3c-zoo reads", CURE_MASK
+            )
 
 
 def _play_randomly(setup: RunSetup, findings: Findings) -> None:
@@ -132,15 +140,26 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
     """Runs the checkers of Gymnasium and stable-baselines3, which take a single environment."""
     entry = setup.entry
     if entry.own_id is None:
-        message = "not run: they take a single environment, and the entry names no Gymnasium id (env_id or gym_id)"
+        message = (
+            "not run: they take a single environment, and the entry names no Gymnasium id (env_id or gym_id)"
+        )
         findings.ok("gymnasium, sb3", message)
         return
-    kwargs = {**entry.kwargs, **setup.config.env.factory_kwargs()} if entry.env_id else {}
-    for name, module in (("gymnasium", "gymnasium.utils.env_checker"), ("sb3", "stable_baselines3.common.env_checker")):
+    if entry.env_id:
+        kwargs = {**entry.kwargs, **setup.config.env.factory_kwargs()}
+    else:
+        kwargs = {}
+    for name, module in (
+        ("gymnasium", "gymnasium.utils.env_checker"),
+        ("sb3", "stable_baselines3.common.env_checker"),
+    ):
         with findings.during(name, "change what it names"), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             # SB3's looks at what is trained; Gymnasium's wants the environment itself.
-            wrappers = load_wrappers(setup.config.env) if name == "sb3" and entry.env_id else []
+            if name == "sb3" and entry.env_id:
+                wrappers = load_wrappers(setup.config.env)
+            else:
+                wrappers = []
             inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
             _run_checker(name, load_object(f"{module}:check_env"), str(entry.own_id), kwargs, inner, findings)
         texts = [DECORATION.sub("", str(warning.message)) for warning in caught]
@@ -182,7 +201,10 @@ def _measure(setup: RunSetup, findings: Findings) -> None:
     findings.ok("speed alone", f"{alone:,.0f} steps/s, {num_envs} environments together")
     run = ShortRun(setup, findings, WORKER_S)
     run.run()
-    share = f", {run.steps_per_s / alone:.0%} of its speed alone" if alone else ""
+    if alone:
+        share = f", {run.steps_per_s / alone:.0%} of its speed alone"
+    else:
+        share = ""
     findings.ok("in a worker", f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}'{share}")
 
 

@@ -76,7 +76,9 @@ class Findings:
             CheckFailedError: with one line, if problems are raised.
         """
         if self._raises:
-            raise CheckFailedError(f"{self.subject}: {' '.join(message.split())}{cure and ': '}{cure}") from cause
+            raise CheckFailedError(
+                f"{self.subject}: {' '.join(message.split())}{cure and ': '}{cure}"
+            ) from cause
         self._add(check, "problem", message, cure)
 
     def stop(self, check: str, message: str, cure: str, cause: BaseException | None = None) -> NoReturn:
@@ -102,7 +104,9 @@ class Findings:
             if self._raises:
                 raise
         except ConfigError as error:
-            for line in str(error).splitlines()[1:] or [str(error)]:  # a line for each fault, if there are several
+            for line in str(error).splitlines()[1:] or [
+                str(error)
+            ]:  # a line for each fault, if there are several
                 self.problem(check, line, cure, error)
         except (ZooError, AssertionError) as error:
             self.problem(check, str(error), cure, error)

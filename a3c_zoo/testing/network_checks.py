@@ -62,7 +62,9 @@ def examine_network(entry: NetworkEntry, findings: Findings) -> None:
         spec = observation_spec(space)
         if spec.kind in entry.inputs:
             check = f"{spec.kind}, {type(space).__name__}"
-            with findings.during(check, f"correct the network, or leave '{spec.kind}' out of NetworkEntry.inputs"):
+            with findings.during(
+                check, f"correct the network, or leave '{spec.kind}' out of NetworkEntry.inputs"
+            ):
                 _Examined(entry, config, space, findings, check).examine()
 
 
@@ -70,7 +72,12 @@ class _Examined:
     """A network for one observation space, with random observations `[T+1, N, ...]`."""
 
     def __init__(
-        self, entry: NetworkEntry, config: NetworkConfig, space: spaces.Space[Any], findings: Findings, check: str
+        self,
+        entry: NetworkEntry,
+        config: NetworkConfig,
+        space: spaces.Space[Any],
+        findings: Findings,
+        check: str,
     ) -> None:
         self._spec = observation_spec(space)
         self._findings = findings
@@ -83,16 +90,22 @@ class _Examined:
         batch: Any = batch_space(space, (T + 1) * N)
         batch.seed(0)
         rows = batch.sample()
-        rows = self._spec.flatten(rows)[0] if self._spec.leaves else rows
+        if self._spec.leaves:
+            rows = self._spec.flatten(rows)[0]
         self._observations = torch.from_numpy(rows.reshape(T + 1, N, *self._spec.shape))
 
     def examine(self) -> None:
         """Runs all checks."""
         first, second = (model.flat.initial for model in self._models)
         message = "two networks of one seed have different weights: runs cannot be repeated"
-        self._findings.expect(torch.equal(first, second), self._check, message, "draw weights from torch's generator")
+        self._findings.expect(
+            torch.equal(first, second), self._check, message, "draw weights from torch's generator"
+        )
         start = self._module.start(N)
-        logits, values = self._check_outputs() if start is None else self._check_core(start)
+        if start is None:
+            logits, values = self._check_outputs()
+        else:
+            logits, values = self._check_core(start)
         self._check_gradients(logits, values)
         self._findings.ok(self._check, f"shapes and gradients; {len(first):,} parameters")
 
@@ -100,7 +113,8 @@ class _Examined:
         network = self._module
         rows = self._observations[0]
         with torch.no_grad():
-            logits, values = network.policy(rows), network.value(rows)
+            logits = network.policy(rows)
+            values = network.value(rows)
             self._expect_shape("policy()", logits, (N, A))
             self._expect_shape("value()", values, (N,))
             self._expect_equal("policy() of the same observations", logits, network.policy(rows))
@@ -145,11 +159,15 @@ class _Examined:
         if fault := fault_of(what, output, shape):
             self._findings.stop(self._check, fault, CURE_SHAPES)
         finite = bool(torch.isfinite(output).all())
-        self._findings.expect(finite, self._check, f"{what} returned numbers that are not finite", "scale the inputs")
+        self._findings.expect(
+            finite, self._check, f"{what} returned numbers that are not finite", "scale the inputs"
+        )
 
     def _expect_equal(self, what: str, expected: Tensor, found: Tensor) -> None:
         is_equal = expected.shape == found.shape and torch.allclose(expected, found, atol=self._tolerance)
-        self._findings.expect(is_equal, self._check, f"{what} gives other numbers than policy() and value()", CURE_ROWS)
+        self._findings.expect(
+            is_equal, self._check, f"{what} gives other numbers than policy() and value()", CURE_ROWS
+        )
 
     def _check_gradients(self, logits: Tensor, values: Tensor) -> None:
         """Every parameter gets a finite gradient, in the flat tensor that optimizers see."""

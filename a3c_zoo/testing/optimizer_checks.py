@@ -21,7 +21,9 @@ P = 100
 RATE = 0.01
 
 CURE_PARAMETERS = "change the tensor that __init__ got: parameters.add_(step, alpha=-learning_rate)"
-CURE_MOMENTS = "keep all in the tensors that moments() returns, and change them in place: moment.mul_(), moment.copy_()"
+CURE_MOMENTS = (
+    "keep all in the tensors that moments() returns, and change them in place: moment.mul_(), moment.copy_()"
+)
 
 
 def examine_optimizer(entry: OptimizerEntry, config: OptimizerConfig, findings: Findings, check: str) -> None:
@@ -35,7 +37,9 @@ def examine_optimizer(entry: OptimizerEntry, config: OptimizerConfig, findings: 
         used = _Updates(entry, config, parameters, moments)
         used.make(gradients[:-1])
         if torch.equal(parameters, before):
-            findings.stop(check, f"{UPDATES} updates do not change the parameters that it got", CURE_PARAMETERS)
+            findings.stop(
+                check, f"{UPDATES} updates do not change the parameters that it got", CURE_PARAMETERS
+            )
         if not torch.isfinite(parameters).all():
             findings.stop(check, "an update gives parameters that are not finite", "add ε to a divisor")
         copy = parameters.clone()
@@ -52,7 +56,11 @@ class _Updates:
     """An optimizer that gets other tensors of the same memory: one that replaces their memory changes nothing here."""
 
     def __init__(
-        self, entry: OptimizerEntry, config: OptimizerConfig, parameters: Tensor, moments: Mapping[str, Tensor]
+        self,
+        entry: OptimizerEntry,
+        config: OptimizerConfig,
+        parameters: Tensor,
+        moments: Mapping[str, Tensor],
     ) -> None:
         views = {name: moment.view_as(moment) for name, moment in moments.items()}
         self._optimizer = new_optimizer(entry, parameters.view_as(parameters), views, config)

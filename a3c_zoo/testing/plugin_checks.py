@@ -55,7 +55,9 @@ def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -
     """Resolves a set as a run does, and compares its network with the environment's spaces."""
     if chosen.env.partition(":")[0] not in {*registry.envs, *registry.families}:
         message = f"folder '{chosen.env}' of {chosen.package} is named after no environment or family"
-        cure = f"rename it: a3c-zoo list envs.{did_you_mean(chosen.env, [*registry.envs, *registry.families])}"
+        cure = (
+            f"rename it: a3c-zoo list envs.{did_you_mean(chosen.env, [*registry.envs, *registry.families])}"
+        )
         findings.problem("environment", message, cure)
         return
     family = registry.families.get(chosen.env)
@@ -78,15 +80,22 @@ def _examine_values(registry: Registry, chosen: HyperparamSet, env: EnvEntry, fi
     if agent is None:
         return
     config: Config | None = None
-    with findings.during("values", f"a3c-zoo show hyperparams {env.name} --agent {agent.name} shows the keys"):
+    with findings.during(
+        "values", f"a3c-zoo show hyperparams {env.name} --agent {agent.name} shows the keys"
+    ):
         settings = Settings(registry, env, agent)
         settings.add_document(yaml.read_document(chosen.file, chosen.source, follow=True))
         config = settings.config()
     if config is None:
         return
     variant = chosen.name.removeprefix(agent.name).removeprefix("-")
-    if env.name != chosen.env and variant not in ("", env.variant):  # of a family, which may fit to the set in part
-        findings.ok("values", f"{len(config.sources)} values for agent '{agent.name}'; not tried on an environment")
+    if env.name != chosen.env and variant not in (
+        "",
+        env.variant,
+    ):  # of a family, which may fit to the set in part
+        findings.ok(
+            "values", f"{len(config.sources)} values for agent '{agent.name}'; not tried on an environment"
+        )
         return
     with findings.during("spaces", "choose a network and an agent that fit the environment"):
         setup = RunSetup.of(registry, config, serial=False)
@@ -100,7 +109,9 @@ def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findin
         import_module(entry.package)
     sets = [each for each in list_sets(registry) if each.package == entry.package]
     message = "it holds no sets: no file <environment>/<set>.yml"
-    findings.expect(sets or not findings.is_sound, "package", message, f"if there are such files: {CURE_DATA}")
+    findings.expect(
+        sets or not findings.is_sound, "package", message, f"if there are such files: {CURE_DATA}"
+    )
     with findings.during("package data", "correct pyproject.toml"):
         left_out = _left_out_of_the_wheel(sets)
         message = f"the wheel will not hold {', '.join(left_out)}"
@@ -111,13 +122,19 @@ def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findin
 
 def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     """The sets, in an editable project that setuptools builds, that no pattern of its package data matches."""
-    paths = [path for each in sets if (path := Path(str(each.file))).is_file() and not INSTALLED & {*path.parts}]
-    project = next((folder for path in paths for folder in path.parents if (folder / "pyproject.toml").exists()), None)
+    paths = [
+        path for each in sets if (path := Path(str(each.file))).is_file() and not INSTALLED & {*path.parts}
+    ]
+    project = next(
+        (folder for path in paths for folder in path.parents if (folder / "pyproject.toml").exists()), None
+    )
     if project is None or (project / "MANIFEST.in").exists() or _has_other_options(project):
         return []
     content = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
     build = content.get("build-system", {})
-    if "setuptools" not in build.get("build-backend", "setuptools") or "setuptools-scm" in str(build.get("requires")):
+    if "setuptools" not in build.get("build-backend", "setuptools") or "setuptools-scm" in str(
+        build.get("requires")
+    ):
         return []
     setuptools = content.get("tool", {}).get("setuptools", {})
     patterns = [pattern for each in setuptools.get("package-data", {}).values() for pattern in each]
@@ -154,7 +171,9 @@ def examine_plugin(registry: Registry, info: PluginInfo, findings: Findings) -> 
         return
     if info.import_s > LONGEST_IMPORT_S:
         message = f"its import takes {info.import_s * 1000:,.0f} ms, in every command"
-        findings.warn("import", message, "import heavy modules where they are used; entries name code by strings")
+        findings.warn(
+            "import", message, "import heavy modules where they are used; entries name code by strings"
+        )
     if not (info.first_party or info.file or _requires_the_zoo(info.distribution)):
         message = f"{info.distribution} does not require a3c-zoo"
         findings.warn("requirement", message, "name the versions that it was tested with: a3c-zoo>=0.1,<0.2")
@@ -163,7 +182,10 @@ def examine_plugin(registry: Registry, info: PluginInfo, findings: Findings) -> 
         with findings.during(check, "correct it, or its import string"):
             _check_offer(registry, entry, check, findings)
     hooks = [hook for hook in info.hooks if hook in RUN_HOOKS]
-    watches = f"; run hooks of every run: {', '.join(hooks)}" if hooks else ""
+    if hooks:
+        watches = f"; run hooks of every run: {', '.join(hooks)}"
+    else:
+        watches = ""
     findings.ok("loading", f"imported in {info.import_s * 1000:.0f} ms{watches}")
 
 
@@ -176,7 +198,9 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
         case EngineEntry():
             check_entry(entry, "zoo_engines", EngineConfig, findings, factory=entry.factory)
         case EnvFamily():
-            findings.expect(callable(load_object(entry.resolve)), check, "resolve is not callable", "name a function")
+            findings.expect(
+                callable(load_object(entry.resolve)), check, "resolve is not callable", "name a function"
+            )
             for example in entry.examples:
                 if not imported_by(example):  # a form, such as gym:my_package:Maze-v0
                     registry.env(example)
@@ -193,7 +217,9 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
             except PluginError:
                 raise
             except ZooError as error:  # it wants something of its user, such as a key
-                findings.warn("run hook", str(error), "do what the message says, before a run that chooses it")
+                findings.warn(
+                    "run hook", str(error), "do what the message says, before a run that chooses it"
+                )
 
 
 def _requires_the_zoo(distribution: str) -> bool:

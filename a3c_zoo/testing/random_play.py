@@ -175,7 +175,10 @@ def measure(
             play.truncated.append(bool(truncated[n]))
         returns[ended] = lengths[ended] = 0
         discounted[terminated | truncated] = 0.0
-        is_ignored = ended if autoreset.ignores_a_step else np.zeros_like(ended)
+        if autoreset.ignores_a_step:
+            is_ignored = ended
+        else:
+            is_ignored = np.zeros_like(ended)
         observation = autoreset.restart(observation, ended)
         play.observations.add(numbers_of(parts, observation, env.num_envs))
     return play
@@ -262,12 +265,18 @@ def _judge_lengths(play: RandomPlay, config: Config, findings: Findings) -> None
             findings.ok(check, text, figures)
             return
         has_key = hasattr(config.env, "max_episode_steps")
-        cure = "-o env.max_episode_steps=1000, or another number" if has_key else CURE_ENDLESS
+        if has_key:
+            cure = "-o env.max_episode_steps=1000, or another number"
+        else:
+            cure = CURE_ENDLESS
         findings.warn(check, text, cure, figures)
         return
     mean = float(np.mean(play.lengths))
     by_limit = float(np.mean(play.truncated))
-    horizon = "all steps" if gamma == 1 else f"{1 / (1 - gamma):,.0f} steps"
+    if gamma == 1:
+        horizon = "all steps"
+    else:
+        horizon = f"{1 / (1 - gamma):,.0f} steps"
     text = (
         f"{min(play.lengths):,} to {max(play.lengths):,} steps, {mean:,.0f} on average of {len(play.lengths):,} "
         f"episodes; {by_limit:.0%} end by their time limit; agent.gamma={gamma:g} looks {horizon} ahead"
@@ -303,9 +312,11 @@ def _judge_observations(play: RandomPlay, config: Config, findings: Findings) ->
     low = float(observed.low.min())
     high = float(observed.high.max())
     constant = len(observed.low) - len(varying)
-    least, most = 0.0, 0.0
+    least = 0.0
+    most = 0.0
     if len(varying):
-        least, most = float(varying.min()), float(varying.max())
+        least = float(varying.min())
+        most = float(varying.max())
     text = f"{len(observed.low):,} numbers from {low:.3g} to {high:.3g}, deviations from {least:.3g} to {most:.3g}"
     if constant:
         text += f"; {constant:,} never change"
@@ -318,12 +329,18 @@ def _judge_observations(play: RandomPlay, config: Config, findings: Findings) ->
         "observation_deviation_min": least,
         "observation_deviation_max": most,
     }
-    settings = {} if config.network is None else vars(config.network)
+    if config.network is None:
+        settings = {}
+    else:
+        settings = vars(config.network)
     normalizes = settings.get("normalize_observations")  # other networks may not have it
     if normalizes:
         findings.ok(check, f"{text}; network.normalize_observations scales them", figures)
     elif not len(varying) or (is_within(least, GOOD_OBSERVATIONS) and is_within(most, GOOD_OBSERVATIONS)):
         findings.ok(check, text, figures)
     else:
-        cure = CURE_RANGE if normalizes is None else "-o network.normalize_observations=true"
+        if normalizes is None:
+            cure = CURE_RANGE
+        else:
+            cure = "-o network.normalize_observations=true"
         findings.warn(check, text, cure, figures)

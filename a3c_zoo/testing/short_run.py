@@ -130,12 +130,17 @@ class ShortRun:
         if self.state is None:
             self._ended_s = time.monotonic()
             self.state = self._saved("Snapshot.state", snapshot.state())
-            self.acting = self._saved("Snapshot.acting", snapshot.acting()) if snapshot.acting else None
+            if snapshot.acting:
+                self.acting = self._saved("Snapshot.acting", snapshot.acting())
+            else:
+                self.acting = None
         return False
 
     def event(self, kind: str, text: str, **facts: object) -> None:
         """Notes an event, such as the death of a worker, as a problem."""
-        self._findings.problem("workers", f"{kind}: {text}", "correct what the worker raises, or what ends it")
+        self._findings.problem(
+            "workers", f"{kind}: {text}", "correct what the worker raises, or what ends it"
+        )
 
     def rescue(self, snapshot: Snapshot, error: BaseException, reports: Sequence[Report] = ()) -> None:
         """The agent has failed; its error tells why."""
@@ -149,7 +154,9 @@ class ShortRun:
         if self.state is not None:
             self._calls_after_end += 1
             if self._calls_after_end > MOST_CALLS_AFTER_THE_END:
-                self._findings.stop("stop", "it goes on after settle() returned False", "return from run() then")
+                self._findings.stop(
+                    "stop", "it goes on after settle() returned False", "return from run() then"
+                )
         elif time.monotonic() - self._asked_s > LONGEST_WITHOUT_DUE_S:
             message = f"it did not ask due() for {LONGEST_WITHOUT_DUE_S:g} s: the run cannot stop it"
             self._findings.stop("stop", message, "ask `context.due()` after each report")

@@ -79,7 +79,9 @@ class Trajectory:
             differs[1:] |= _rows_that_differ(self.steps[name], other.steps[name])
         for t, n in self.finals.keys() & other.finals.keys():
             differs[t + 1] |= not equal_rows(self.finals[t, n], other.finals[t, n])
-        return int(differs.argmax()) - 1 if differs.any() else None
+        if differs.any():
+            return int(differs.argmax()) - 1
+        return None
 
 
 def _rows_that_differ(these: NDArray[Any], those: NDArray[Any]) -> NDArray[np.bool_]:
@@ -143,10 +145,15 @@ class Subject:
         if not condition:
             self.problem(check, message, cure)
 
-    def expect_equal(self, check: str, expected: Trajectory, found: Trajectory, message: str, cure: str) -> bool:
+    def expect_equal(
+        self, check: str, expected: Trajectory, found: Trajectory, message: str, cure: str
+    ) -> bool:
         """Returns whether two trajectories are equal; notes a fault if not, whose `{where}` is the first difference."""
         step = expected.first_difference(found)
-        where = "at the first observation" if step == -1 else f"at step {step}"
+        if step == -1:
+            where = "at the first observation"
+        else:
+            where = f"at step {step}"
         self.expect(step is None, check, message.format(where=where), cure)
         return step is None
 
@@ -165,7 +172,9 @@ class Subject:
     @contextmanager
     def made(self) -> Iterator[VectorEnv[Any, Any, Any]]:
         """A new vector environment, closed afterwards."""
-        self.env = env = self.call("making it", lambda: make_vector_env(self.entry, self.config, self.num_envs, seed=1))
+        self.env = env = self.call(
+            "making it", lambda: make_vector_env(self.entry, self.config, self.num_envs, seed=1)
+        )
         try:
             self.mode = self.call("asking for its autoreset mode", lambda: autoreset_mode(env))
             yield env
@@ -209,7 +218,9 @@ class Subject:
             given = actions[t].copy()
             rows, now = self._step(t, given, trajectory)
             unchanged = np.array_equal(given, actions[t])
-            self.expect(unchanged, "actions", "step() changes the array of actions", "copy it first: actions.copy()")
+            self.expect(
+                unchanged, "actions", "step() changes the array of actions", "copy it first: actions.copy()"
+            )
             if 0 < t < WATCHED_STEPS:
                 self._check_reuse(before, now)
             before = now
@@ -220,7 +231,9 @@ class Subject:
     def _check_reuse(self, before: Any, now: Any) -> None:
         """Warns if the observations of two steps share memory: a caller that keeps them sees them change."""
         if any(np.shares_memory(part.of(before), part.of(now)) for part in self.parts):
-            message = "step() returns the same array again; a3c-zoo copies it at once, other libraries keep it"
+            message = (
+                "step() returns the same array again; a3c-zoo copies it at once, other libraries keep it"
+            )
             self.warn("buffers", message, "return a copy: observations.copy()")
 
     def _step(self, t: int, actions: NDArray[Any], trajectory: Trajectory) -> tuple[Rows, Any]:
@@ -228,7 +241,9 @@ class Subject:
         what = f"step {t}"
         result = self.call(f"step() (step {t})", lambda: self.env.step(actions))
         if not (isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], Mapping)):
-            message = "step() must return (observations, rewards, terminated, truncated, info), info a dictionary"
+            message = (
+                "step() must return (observations, rewards, terminated, truncated, info), info a dictionary"
+            )
             self.fail("step", message, CURE_STEP)
         observations, rewards, terminated, truncated, info = result
         rows = self._checked(what, observations)
@@ -252,7 +267,9 @@ class Subject:
             self._keep_finals(t, observations, info, trajectory)
         if self.mode != "Disabled" or not ended.any():
             return rows, observations
-        trajectory.finals.update({(t, n): tuple(row[n] for row in rows) for n in np.flatnonzero(ended).tolist()})
+        trajectory.finals.update(
+            {(t, n): tuple(row[n] for row in rows) for n in np.flatnonzero(ended).tolist()}
+        )
         reset = f"reset(options={{'reset_mask': …}}) after step {t}"
         after = self._reset(reset, options={"reset_mask": ended.copy()})
         unchanged = equal_rows(tuple(row[~ended] for row in after), tuple(row[~ended] for row in rows))
@@ -260,7 +277,9 @@ class Subject:
         self.expect(unchanged, "autoreset", f"{reset} changed environments outside of the mask", cure)
         return after, observations
 
-    def _keep_finals(self, t: int, observations: Any, info: Mapping[str, Any], trajectory: Trajectory) -> None:
+    def _keep_finals(
+        self, t: int, observations: Any, info: Mapping[str, Any], trajectory: Trajectory
+    ) -> None:
         """SAME_STEP: takes the final observations from `info`, where other rows may be None."""
         ended = trajectory.ended[t]
         finals = info.get("final_obs")
@@ -295,16 +314,23 @@ class Subject:
 
     def _copied(self, what: str, observations: Any) -> Rows:
         rows = self._checked(what, observations)
-        return self.findings.stop_quietly() if rows is None else rows
+        if rows is None:
+            return self.findings.stop_quietly()
+        return rows
 
     def _checked(self, what: str, observations: Any) -> Rows | None:
         """Checks each part's type, shape, dtype, finiteness and bounds; returns copies, None if a shape is wrong."""
-        rows = [self._checked_part(what, *each, observations) for each in zip(self.parts, self._batches, strict=True)]
+        rows = [
+            self._checked_part(what, *each, observations)
+            for each in zip(self.parts, self._batches, strict=True)
+        ]
         if any(row is None for row in rows):
             return None
         return tuple(row for row in rows if row is not None)
 
-    def _checked_part(self, what: str, part: Part, batch: Space[Any], observations: Any) -> NDArray[Any] | None:
+    def _checked_part(
+        self, what: str, part: Part, batch: Space[Any], observations: Any
+    ) -> NDArray[Any] | None:
         array = part.of(observations)
         space = part.space
         promised = f"{np.dtype(space.dtype)} {[self.num_envs, *(space.shape or ())]}"
@@ -312,7 +338,11 @@ class Subject:
         if _form(array) != promised:
             message = f"{returned} {_form(array)}, where its spaces promise {promised}"
             self.problem(f"observations{part.where}", message, CURE_SPACES)
-            if not isinstance(array, np.ndarray) or array.shape != batch.shape or array.dtype.kind not in "biuf":
+            if (
+                not isinstance(array, np.ndarray)
+                or array.shape != batch.shape
+                or array.dtype.kind not in "biuf"
+            ):
                 return None
             array = np.asarray(array, space.dtype)  # so that the other checks can go on
         if not np.isfinite(array).all():
@@ -321,13 +351,21 @@ class Subject:
         elif not batch.contains(array):
             wrong = next((row for row in array if not space.contains(row)), array)
             message = f"{what} returned an observation{part.where} outside of its space {space}: {wrong}"
-            self.problem(f"bounds{part.where}", message, "clip the observation, or widen the bounds of the space")
+            self.problem(
+                f"bounds{part.where}", message, "clip the observation, or widen the bounds of the space"
+            )
         return np.array(array)
 
     def _check_array(self, what: str, name: str, array: Any, kinds: str, expected: str) -> bool:
         """Whether an array has one number, or bool, for each environment."""
-        if not isinstance(array, np.ndarray) or array.shape != (self.num_envs,) or array.dtype.kind not in kinds:
-            message = f"{what} returned {name} {_form(array)}; it must be an array of {expected}, [{self.num_envs}]"
+        if (
+            not isinstance(array, np.ndarray)
+            or array.shape != (self.num_envs,)
+            or array.dtype.kind not in kinds
+        ):
+            message = (
+                f"{what} returned {name} {_form(array)}; it must be an array of {expected}, [{self.num_envs}]"
+            )
             self.problem(name, message, f"return a NumPy array of {expected}, one for each environment")
             return False
         if not np.isfinite(array).all():

@@ -220,7 +220,9 @@ def _choose(
     A trial with a failed run is left out, unless every trial has one.
     """
     made = study.settings
-    methods = {each.number: method_of(made, f"trial {each.number}", each.texts) for each in finalists(contenders)}
+    methods = {
+        each.number: method_of(made, f"trial {each.number}", each.texts) for each in finalists(contenders)
+    }
     watcher.message(f"choosing among {listed(method.label for method in methods.values())}, on fresh seeds")
     plan = plan_of(study, list(methods.values()), seeds, engine)
     returns = final_returns_of(plan, made.episodes, watcher, engine)
@@ -343,7 +345,9 @@ def _command(made: StudySettings, trials: int, final_seeds: int, timeout_s: floa
     return shlex.join(words)
 
 
-def _section(study: TuningStudy, contenders: Sequence[Contender], chosen: int, told: Sequence[str]) -> ReportSection:
+def _section(
+    study: TuningStudy, contenders: Sequence[Contender], chosen: int, told: Sequence[str]
+) -> ReportSection:
     """The search, as a part of the report: history, importance, and the best trials."""
     rungs = study.settings.rungs
     importances = study.importances()

@@ -103,7 +103,9 @@ class TuningStudy:
         where: names the storage in messages.
     """
 
-    def __init__(self, name: str, storage: str | None, runs_dir: Path, settings: StudySettings | None = None) -> None:
+    def __init__(
+        self, name: str, storage: str | None, runs_dir: Path, settings: StudySettings | None = None
+    ) -> None:
         """Opens a study, or makes it with these settings. Raises ZooError if others made it, or nobody.
 
         A study without a trial is made anew: who has seen how long it will take may want other settings.
@@ -237,7 +239,9 @@ class TuningStudy:
         trial = self._open(number)
         mean = fmean(by_seed.values())
         trial.set_user_attr(f"returns after {rung}", {str(seed): value for seed, value in by_seed.items()})
-        is_kept = rung in self._trials()[number].intermediate_values  # a process was killed before it ended the trial
+        is_kept = (
+            rung in self._trials()[number].intermediate_values
+        )  # a process was killed before it ended the trial
         if not is_kept:
             trial.report(mean + TIE_BREAK * random.Random(number).random(), rung)
         if rung == self.settings.steps:

@@ -42,7 +42,12 @@ USUAL_STEPS: Final = 400_000
 
 
 def make_settings(
-    env: str, agent: str | None, hyperparams: str | None, overrides: Sequence[str], steps: int | None, **others: Any
+    env: str,
+    agent: str | None,
+    hyperparams: str | None,
+    overrides: Sequence[str],
+    steps: int | None,
+    **others: Any,
 ) -> StudySettings:
     """The settings of a study. others: `pruner`, and those of `StudySettings`."""
     find_typed_module(env)
@@ -201,7 +206,9 @@ def _searched(study: TuningStudy) -> dict[str, Any]:
     return searched
 
 
-def jobs_left(rungs: Sequence[int], contenders: Sequence[Contender], trials: int, seeds: int) -> dict[int, int]:
+def jobs_left(
+    rungs: Sequence[int], contenders: Sequence[Contender], trials: int, seeds: int
+) -> dict[int, int]:
     """Agent steps → how many trainings have so many steps, in what a race has still to train.
 
     A trial that goes on to a rung trains the steps that it lacks.

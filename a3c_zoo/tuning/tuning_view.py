@@ -29,10 +29,13 @@ class TuningView(ComparisonView, TuningWatcher):
 
     def __init__(self, trials: int, steps: int, display: Display, slots: int = 1) -> None:
         super().__init__(display, slots)
-        self._trials, self._steps, self._began_s = trials, steps, time.monotonic()
+        self._trials = trials
+        self._steps = steps
+        self._began_s = time.monotonic()
         self._contenders: Sequence[Contender] = ()
         self._said: dict[int, tuple[int, float]] = {}
-        self._now, self._is_racing = "", True
+        self._now = ""
+        self._is_racing = True
 
     def raced(self, contenders: Sequence[Contender]) -> None:
         """Shows the best trials; without a terminal, a line for each trial with a new score."""
@@ -47,7 +50,9 @@ class TuningView(ComparisonView, TuningWatcher):
     def training(self, advance: Advance, seed: int, progress: JobProgress | None) -> None:
         self._now = f"trial {advance.number} to {advance.rung:,} steps, seed {seed}"
         if progress is not None:
-            self._now += f": {min(progress.steps / advance.rung, 1.0):.0%}, return {score(progress.mean_return)}"
+            self._now += (
+                f": {min(progress.steps / advance.rung, 1.0):.0%}, return {score(progress.mean_return)}"
+            )
         self._show("")
 
     def planned(self, plan: Plan) -> None:
