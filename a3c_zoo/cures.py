@@ -122,10 +122,10 @@ def _origin() -> dict[str, Any] | None:
     """
     try:
         text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
-        found: Any = json.loads(text) if text else None
+        origin: Any = json.loads(text) if text else None
     except (metadata.PackageNotFoundError, ValueError):
         return {}
-    return found if found is None or isinstance(found, dict) else {}
+    return origin if origin is None or isinstance(origin, dict) else {}
 
 
 def _has_index() -> bool:

@@ -227,8 +227,8 @@ def _raise_broken_contract(error: BaseException, name: str) -> None:
             raise EnvironmentContractError(NO_REWARD.format(name=name)) from error
         if frame.f_code is DummyVecEnv._save_obs.__code__:
             space = frame.f_locals["self"].observation_space
-            if found := wrong_observation(space, [frame.f_locals["obs"]]):
-                raise EnvironmentContractError(f"environment '{name}' returned {found}") from error
+            if text := wrong_observation(space, [frame.f_locals["obs"]]):
+                raise EnvironmentContractError(f"environment '{name}' returned {text}") from error
 
 
 def _number_of_threads(context: RunContext, model: BaseAlgorithm) -> int:

@@ -291,11 +291,11 @@ def _running_statistics(model: BaseAlgorithm) -> dict[str, RunningMeanStd]:
         return {}
     if not normalizer.norm_obs:
         return {"return": normalizer.ret_rms}
-    found: dict[str, RunningMeanStd] | RunningMeanStd = normalizer.obs_rms
+    of_observations: dict[str, RunningMeanStd] | RunningMeanStd = normalizer.obs_rms
     arrays = {}
-    if isinstance(found, dict):
-        arrays = {f"observation.{key}": each for key, each in found.items()}
-    return {"return": normalizer.ret_rms, **(arrays or {"observation": found})}  # type: ignore[dict-item]
+    if isinstance(of_observations, dict):
+        arrays = {f"observation.{key}": each for key, each in of_observations.items()}
+    return {"return": normalizer.ret_rms, **(arrays or {"observation": of_observations})}  # type: ignore[dict-item]
 
 
 class SB3Policy:

@@ -81,19 +81,19 @@ def command(name: str, as_json: bool) -> int:
 
     take_stdout()
     find_typed_module(name)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     line = _WaitingLine()
     for each in check(jobs_for(get_registry(), name), on_wait=line.show):
         line.clear()
         if not as_json:
-            if not found or each.subject != found[-1].subject:
+            if not findings or each.subject != findings[-1].subject:
                 click.echo(each.subject)
             print_finding(each.status, each.check, each.text, each.cure, COLUMN)
-        found.append(each)
+        findings.append(each)
     line.clear()
-    counts = Counter(each.status for each in found)
+    counts = Counter(each.status for each in findings)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+        click.echo(json.dumps([asdict(each) for each in findings], indent=2))
     else:
         click.echo(f"{counts['ok']} ok, warnings: {counts['warning']}, problems: {counts['problem']}")
     return 1 if counts["problem"] else 0

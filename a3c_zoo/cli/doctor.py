@@ -30,12 +30,12 @@ def command(as_json: bool) -> int:
     """
     take_stdout()
     counts: Counter[str] = Counter()
-    for found in examine(_show_traceback):
+    for diagnosis in examine(_show_traceback):
         if as_json:  # each object at once, though it takes seconds until the array ends
-            click.echo(f"{',' if counts else '['}\n  {json.dumps(asdict(found))}", nl=False)
+            click.echo(f"{',' if counts else '['}\n  {json.dumps(asdict(diagnosis))}", nl=False)
         else:
-            print_finding(found.status, found.subject, found.text, found.cure)
-        counts[found.status] += 1
+            print_finding(diagnosis.status, diagnosis.subject, diagnosis.text, diagnosis.cure)
+        counts[diagnosis.status] += 1
     if as_json:
         click.echo("\n]")
     else:

@@ -92,8 +92,8 @@ def python() -> Iterator[Diagnosis]:
     is_fit = SpecifierSet(needed).contains(version, prereleases=True)
     cure = f"install a3c-zoo with a Python {needed}"
     yield _judged("Python", f"{version}, {sys.executable}", is_fit, (1, 1), cure)
-    if (found := f"{platform.system()} {platform.machine()}") != TESTED:
-        yield Diagnosis("system", "warning", f"{found}: a3c-zoo is tested only on {TESTED}", f"use {TESTED}")
+    if (system := f"{platform.system()} {platform.machine()}") != TESTED:
+        yield Diagnosis("system", "warning", f"{system}: a3c-zoo is tested only on {TESTED}", f"use {TESTED}")
 
 
 def machine() -> Iterator[Diagnosis]:
@@ -330,7 +330,7 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
         raised: is told of its exception.
     """
     for look in EXAMINATIONS:
-        found = []
+        diagnoses = []
         try:
             # What a library prints would damage the output of `--json`.
             with (
@@ -338,7 +338,7 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
                 _whole() if look in LIBRARIES else contextlib.nullcontext(),
             ):
                 for each in look():
-                    found.append(each)
+                    diagnoses.append(each)
         except (Exception, SystemExit) as error:
             raised(error)
             name = look.__name__
@@ -347,8 +347,8 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
             if look in LIBRARIES:
                 subject = SUBJECTS.get(name, name)
                 cure = f"pip install --force-reinstall {name}"
-            found.append(Diagnosis(subject, "problem", first_line(error), cure))
-        yield from found
+            diagnoses.append(Diagnosis(subject, "problem", first_line(error), cure))
+        yield from diagnoses
 
 
 @contextlib.contextmanager

@@ -111,12 +111,12 @@ def _print_sections(title: str, rows: Sequence[tuple[str, str, str, str]]) -> No
 def plugin(name: str) -> None:
     """Show what the plugin NAME offers, where its documentation is, and its fault with the traceback."""
     registry = get_registry()
-    found = [info for info in registry.plugins if info.name == name]
-    if not found:
+    infos = [info for info in registry.plugins if info.name == name]
+    if not infos:
         raise unknown_name(
             "plugin", name, [info.name for info in registry.plugins], listing="a3c-zoo list plugins"
         )
-    for info in found:  # an entry point of the same name is a fault
+    for info in infos:  # an entry point of the same name is a fault
         for label, text in _facts(registry, info):
             click.echo(printable(f"{label:<12}  {text}"))
         if info.trace:

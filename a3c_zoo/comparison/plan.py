@@ -122,11 +122,11 @@ class Plan:
     @property
     def tuning(self) -> dict[str, dict[str, Mapping[str, int]]]:
         """Environment → method → what finding its set cost, where the set says so."""
-        found: dict[str, dict[str, Mapping[str, int]]] = {}
+        costs: dict[str, dict[str, Mapping[str, int]]] = {}
         for run in self.runs:
             if run.tuning:
-                found.setdefault(run.env, {})[run.method] = run.tuning
-        return found
+                costs.setdefault(run.env, {})[run.method] = run.tuning
+        return costs
 
     @property
     def digest(self) -> str:

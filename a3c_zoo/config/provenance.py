@@ -19,14 +19,14 @@ def plugins_of(registry: Registry, config: Config) -> dict[str, str]:
     plugin, and those of the last two keys, are there only if they are not of a3c-zoo.
     """
     owners = {kind: registry.owner(entry) for kind, entry in entries_of(registry, config).items()}
-    found = {
+    plugins = {
         kind: str(owner) for kind, owner in owners.items() if (kind, owner.first_party) != ("optimizer", True)
     }
     others = {"hyperparams": _owners_of_sets(registry, config), "hooks": with_run_hooks(registry)}
     named = {
         kind: ", ".join(str(info) for info in infos if not info.first_party) for kind, infos in others.items()
     }
-    return found | {kind: text for kind, text in named.items() if text}
+    return plugins | {kind: text for kind, text in named.items() if text}
 
 
 def plugin_versions(registry: Registry, config: Config) -> dict[str, str]:

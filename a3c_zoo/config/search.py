@@ -71,12 +71,12 @@ def search_space(
     ]
     if faults:
         raise faulty(faults)
-    found = tuple(each for each in keys if isinstance(each, SearchedKey) and each.key not in given)
+    searched = tuple(each for each in keys if isinstance(each, SearchedKey) and each.key not in given)
     if settings.search is None:
-        found = tuple(each for key in found for each in _fitting(config, key))
-    if not found:
+        searched = tuple(each for key in searched for each in _fitting(config, key))
+    if not searched:
         raise ZooError(f"{space.source} leaves nothing to search: name keys below `search:`")
-    return found
+    return searched
 
 
 def _fitting(config: Config, key: SearchedKey) -> list[SearchedKey]:

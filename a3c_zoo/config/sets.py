@@ -66,14 +66,14 @@ class Row(NamedTuple):
 
 def list_sets(registry: Registry) -> list[HyperparamSet]:
     """Returns every set of every plugin, sorted by environment and name; an unreadable package is logged once."""
-    found = (each for each in _files(registry) if each.env != SPACES)
-    return sorted(found, key=lambda each: (each.env, each.name, each.package))
+    sets = (each for each in _files(registry) if each.env != SPACES)
+    return sorted(sets, key=lambda each: (each.env, each.name, each.package))
 
 
 def search_file(registry: Registry, agent_name: str) -> HyperparamSet | None:
     """Returns the default search space of an agent; None if no plugin offers one."""
-    found = (each for each in _files(registry) if each.env == SPACES and each.name == agent_name)
-    return next(found, None)
+    spaces = (each for each in _files(registry) if each.env == SPACES and each.name == agent_name)
+    return next(spaces, None)
 
 
 def _files(registry: Registry) -> Iterator[HyperparamSet]:
@@ -120,12 +120,12 @@ def sets_for(registry: Registry, env: EnvEntry) -> list[HyperparamSet]:
     loaded = {info.name: info for info in registry.plugins if info.status == "loaded"}
     order = list(loaded)
 
-    def rank(found: HyperparamSet) -> tuple[bool, bool, int]:
-        owned = registry.envs.get(found.env) or registry.families.get(found.env)
+    def rank(each: HyperparamSet) -> tuple[bool, bool, int]:
+        owned = registry.envs.get(each.env) or registry.families.get(each.env)
         is_owners = (
-            owned is not None and loaded[found.plugin].distribution == registry.owner(owned).distribution
+            owned is not None and loaded[each.plugin].distribution == registry.owner(owned).distribution
         )
-        return found.env != env.name, not is_owners, order.index(found.plugin)
+        return each.env != env.name, not is_owners, order.index(each.plugin)
 
     return sorted(
         (each for each in list_sets(registry) if each.env in (env.name, env.family_prefix)), key=rank
@@ -316,14 +316,14 @@ def _of_rl_zoo(registry: Registry, env: EnvEntry, agent: AgentEntry, file: str) 
         return None  # the reader of sets tells why
     models = Settings(registry, env, agent).models
     fields = {name: {*models[name].model_fields} for name in ("run", "env", "agent")}
-    found = rl_zoo.translated(raw, file, env.own_id, env.factory is not None, fields)
-    if found is None:
+    translated = rl_zoo.translated(raw, file, env.own_id, env.factory is not None, fields)
+    if translated is None:
         return None
-    for sentence in found.left_out:
+    for sentence in translated.left_out:
         if sentence not in registry.told:
             registry.told.add(sentence)
             _LOGGER.warning("%s", printable(sentence))
-    return found.document
+    return translated.document
 
 
 def tuning_cost(
@@ -333,8 +333,8 @@ def tuning_cost(
     documents = documents_of(registry, env, agent, hyperparams)
     if not documents:
         return {}
-    found: dict[str, int] = documents[-1].data.get(TUNING) or {}
-    return found
+    cost: dict[str, int] = documents[-1].data.get(TUNING) or {}
+    return cost
 
 
 def comparison_steps(registry: Registry, env: EnvEntry) -> int | None:

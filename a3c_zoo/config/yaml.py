@@ -260,16 +260,16 @@ class OthersDocument:
         self._count(depth)
         if not isinstance(node, yaml.MappingNode):
             return {}
-        found: dict[str, tuple[int, yaml.Node]] = {}
+        pairs_by_key: dict[str, tuple[int, yaml.Node]] = {}
         for key, value in node.value:
             if key.value == "<<":
                 for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                    found = self.pairs(source, depth - 1) | found
+                    pairs_by_key = self.pairs(source, depth - 1) | pairs_by_key
         for key, value in node.value:
             self._count(depth)
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                found[key.value] = (_line(key), value)
-        return found
+                pairs_by_key[key.value] = (_line(key), value)
+        return pairs_by_key
 
     def plain(self, node: yaml.Node, depth: int = MAX_DEPTH) -> Any:
         """The value of a node. What has another tag than those of plain values is its text."""

@@ -177,8 +177,8 @@ def naming_misfits(name: str) -> Iterator[None]:
 
 def raise_misfit(error: Exception, name: str) -> None:
     """Raises EnvironmentContractError if the error is a misfit of the environment `name`."""
-    if found := misfit(error):
-        raise EnvironmentContractError(f"environment '{name}' {found}") from error
+    if text := misfit(error):
+        raise EnvironmentContractError(f"environment '{name}' {text}") from error
 
 
 def misfit(error: Exception) -> str | None:
@@ -200,8 +200,8 @@ def misfit(error: Exception) -> str | None:
     )
     if is_joined and isinstance(error, ValueError | TypeError | LookupError):
         env = frames[sync].f_locals["self"]  # type: ignore[index]
-        found = wrong_observation(env.single_observation_space, env._env_obs)
-        return found and f"returned {found}"
+        text = wrong_observation(env.single_observation_space, env._env_obs)
+        return text and f"returned {text}"
     method = _method_called(error, frames)
     if method is None:
         return None
@@ -265,12 +265,12 @@ def _broken_promise(method: str, error: Exception) -> str:
 def wrong_observation(space: spaces.Space[Any], observations: Sequence[Any]) -> str | None:
     """Describes the first of some single environments' observations that does not fit into an array; None if all do."""
     for part in parts_of(space):
-        for found in map(part.of, observations):
+        for part_of_it in map(part.of, observations):
             try:
-                concatenate(part.space, [found], create_empty_array(part.space, 1))  # type: ignore[arg-type]
+                concatenate(part.space, [part_of_it], create_empty_array(part.space, 1))  # type: ignore[arg-type]
             except Exception:
                 promised = f"{part.space.dtype} {list(part.space.shape or ())}"
-                return f"a wrong observation{part.where}: {_form(found)}, where its spaces promise {promised}"
+                return f"a wrong observation{part.where}: {_form(part_of_it)}, where its spaces promise {promised}"
     return None
 
 
@@ -282,17 +282,19 @@ def _form(value: Any) -> str:
     return f"{dtype} {list(value.shape)}"
 
 
-def is_finite(found: Any) -> bool:
+def is_finite(observation: Any) -> bool:
     """Whether all numbers of an array are finite in float32, or of the arrays in dictionaries and tuples."""
-    if not isinstance(found, np.ndarray):
-        parts = found if isinstance(found, tuple) else ()
-        if isinstance(found, dict):
-            parts = tuple(found.values())
+    if not isinstance(observation, np.ndarray):
+        parts = observation if isinstance(observation, tuple) else ()
+        if isinstance(observation, dict):
+            parts = tuple(observation.values())
         return all(map(is_finite, parts))
-    found = _as_learned(found)
+    observation = _as_learned(observation)
     # The sum is finite if every number is, unless it overflows: then each number is looked at.
     with np.errstate(over="ignore"):
-        return found.dtype.kind != "f" or bool(np.isfinite(found.sum()) or np.isfinite(found).all())
+        return observation.dtype.kind != "f" or bool(
+            np.isfinite(observation.sum()) or np.isfinite(observation).all()
+        )
 
 
 def gives_no_reward(env: VectorEnv[Any, Any, Any], n: int) -> bool:
@@ -314,9 +316,9 @@ def gives_no_reward(env: VectorEnv[Any, Any, Any], n: int) -> bool:
     return False
 
 
-def _as_learned(found: NDArray[Any]) -> NDArray[Any]:
+def _as_learned(numbers: NDArray[Any]) -> NDArray[Any]:
     """Numbers as networks get them: in float32, in which those beyond 3.4e38 are infinite."""
-    if found.dtype != np.float64:
-        return found
+    if numbers.dtype != np.float64:
+        return numbers
     with np.errstate(over="ignore"):
-        return found.astype(np.float32)
+        return numbers.astype(np.float32)

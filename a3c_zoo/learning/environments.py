@@ -52,12 +52,12 @@ def make_vector_env(
             env = wrap_all(env, [wrapper for wrapper in wrappers if wrapper.takes_vectors])
     if not isinstance(env, VectorEnv) or env.num_envs != num_envs:
         if isinstance(env, VectorEnv):
-            found = f"{env.num_envs} environments"
+            made = f"{env.num_envs} environments"
         else:
-            found = repr(type(env))
+            made = repr(type(env))
         raise EnvironmentContractError(
             f"the factory of environment '{entry.name}' must return a gymnasium.vector.VectorEnv of {num_envs} "
-            f"environments, not {found}"
+            f"environments, not {made}"
         )
     return env
 

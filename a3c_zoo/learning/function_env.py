@@ -40,8 +40,8 @@ def entry_of(function: EnvFunction) -> EnvEntry:
                 f"the environment that '{path}' makes cannot be made: {one_line(error)}"
             ) from error
         if not isinstance(env, gymnasium.Env):
-            found = f"not {type(env)}; for a VectorEnv: EnvEntry(factory=…)"
-            raise ZooError(f"'{path}' must return a gymnasium.Env, {found}")
+            instead = f"not {type(env)}; for a VectorEnv: EnvEntry(factory=…)"
+            raise ZooError(f"'{path}' must return a gymnasium.Env, {instead}")
         try:
             variant = variant_of(env.observation_space, env.action_space)
             spec = env.spec

@@ -32,11 +32,11 @@ class Mixed(Split):
         self.leaves = spec.leaves
         parts = self.leaves or (Leaf((), spec.shape, is_image=True),)
         self.bodies = nn.ModuleList(_body(channels_first(leaf)) for leaf in parts if leaf.is_image)
-        found = sum(
+        inputs = sum(
             _num_outputs(channels_first(leaf)) if leaf.is_image else leaf.num_features for leaf in parts
         )
         self.hidden = nn.Sequential(
-            orthogonal(nn.Linear(found, config.hidden_size), math.sqrt(2)),
+            orthogonal(nn.Linear(inputs, config.hidden_size), math.sqrt(2)),
             nn.LayerNorm(config.hidden_size),
             nn.ReLU(),
         )

@@ -85,15 +85,15 @@ class Spaces:
     def from_state_dict(cls, state: dict[str, Any]) -> Spaces:
         """Rebuilds the spaces from a `state_dict`. Raises RunDirectoryError if it is none."""
         try:
-            found = cls(
+            model = cls(
                 ObservationSpec.from_state_dict(state["observation"]), distribution_from(state["action"])
             )
-            found._check_sizes()
+            model._check_sizes()
         except Exception as error:
             raise RunDirectoryError(
                 f"the checkpoint's spaces cannot be read: {type_and_message(error)}"
             ) from error
-        return found
+        return model
 
     def _check_sizes(self) -> None:
         """Raises ValueError for sizes that no space has."""
@@ -365,9 +365,9 @@ def core_state(start: Tensor, state: tuple[NDArray[Any], ...] | None, episode_st
     if state is None:
         return start
     wanted = [[1, *start.shape[1:]]] * len(start)
-    found = [list(np.shape(part)) for part in state]
-    if found != wanted:
-        raise ObservationError(f"the state of the recurrent core has shapes {wanted}; got {found}")
+    shapes = [list(np.shape(part)) for part in state]
+    if shapes != wanted:
+        raise ObservationError(f"the state of the recurrent core has shapes {wanted}; got {shapes}")
     whole = torch.from_numpy(np.concatenate(state).astype(np.float32, copy=False))
     if episode_start is None:
         return whole

@@ -70,9 +70,9 @@ def _outputs(network: ActorCritic, rows: Tensor, num_logits: int) -> Iterator[tu
 def fault_of(what: str, output: Any, shape: Sequence[int]) -> str:
     """What is wrong with an output that must be float32 and of a shape; empty if nothing is."""
     wanted = f"float32 {list(shape)}"
-    found = type(output).__name__
+    form = type(output).__name__
     if isinstance(output, Tensor):
-        found = f"{str(output.dtype)[6:]} {list(output.shape)}"
-    if found == wanted:
+        form = f"{str(output.dtype)[6:]} {list(output.shape)}"
+    if form == wanted:
         return ""
-    return f"{what} returned {found}, where {wanted} is expected"
+    return f"{what} returned {form}, where {wanted} is expected"

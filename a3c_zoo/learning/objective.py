@@ -404,11 +404,11 @@ def checked_metrics(terms: LossTerms, weight: Tensor) -> dict[str, Tensor]:
 def _check_term(name: str, term: object, weight: Tensor) -> None:
     if isinstance(term, Tensor) and term.shape == weight.shape and term.dtype == weight.dtype:
         return
-    found = type(term).__name__
+    form = type(term).__name__
     if isinstance(term, Tensor):
-        found = f"{str(term.dtype).removeprefix('torch.')} {list(term.shape)}"
+        form = f"{str(term.dtype).removeprefix('torch.')} {list(term.shape)}"
     raise PluginError(
-        f"the loss returns a {name} of {found}; it needs one number for each sample: float32 {list(weight.shape)}"
+        f"the loss returns a {name} of {form}; it needs one number for each sample: float32 {list(weight.shape)}"
     )
 
 

@@ -306,9 +306,9 @@ def load_part(title: str, path: str) -> Any:
 
 def load_factory(title: str, path: str) -> Any:
     """As `load_part`, for what is called."""
-    if not callable(found := load_part(title, path)):
+    if not callable(factory := load_part(title, path)):
         raise PluginError(f"{title} cannot be loaded: '{path}' is not callable")
-    return found
+    return factory
 
 
 @contextmanager

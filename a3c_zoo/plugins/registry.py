@@ -57,10 +57,10 @@ class Registry:
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self._entries: dict[tuple[str, str], tuple[Entry, PluginInfo]] = {}
         self._loaded: list[Plugin] = []
-        found: list[PluginInfo] = []
+        infos: list[PluginInfo] = []
         for plugin in plugins:
             clash = self._clash(plugin)
-            found.append(plugin.info.as_faulty(clash) if clash else plugin.info)
+            infos.append(plugin.info.as_faulty(clash) if clash else plugin.info)
             if plugin.implementation is not None and not clash:
                 self._entries |= {_key(entry): (entry, plugin.info) for entry in plugin.offers}
                 self._loaded.append(plugin)
@@ -74,7 +74,7 @@ class Registry:
         self.trained = self._by_name(entries.TrainedEntry)
         self.engines = self._by_name(entries.EngineEntry)
         self.commands = self._by_name(entries.CommandEntry)
-        self.plugins: tuple[PluginInfo, ...] = tuple(found)
+        self.plugins: tuple[PluginInfo, ...] = tuple(infos)
         self.told: set[str] = set()
 
     @property
@@ -245,15 +245,15 @@ class Registry:
 def _make_hooks(entry: HookEntry, settings: object, title: str) -> object:
     try:
         hooks: object = entries.load_object(entry.hooks)(settings)
-        found = check_hooks(new_manager(), hooks)
+        names = check_hooks(new_manager(), hooks)
     except (Exception, SystemExit) as error:
         if isinstance(error, ZooError):
             why = str(error)
         else:
             why = one_line(error)
         raise PluginError(f"{title} cannot be made: {why}") from error
-    offering = [name for name in found if name in OFFERED_BY]
-    if offering or not found:
+    offering = [name for name in names if name in OFFERED_BY]
+    if offering or not names:
         which = f"{offering[0]}, which is " if offering else ""
         raise PluginError(f"{title} has {which}no run hook")
     return hooks

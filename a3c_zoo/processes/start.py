@@ -237,8 +237,8 @@ def handlers_wait() -> Iterator[None]:
         return
     came = list[int]()
     began_s = time.monotonic()
-    found = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    handlers = {number: handler for number, handler in found.items() if callable(handler)}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
 
     def wait(number: int, frame: FrameType | None) -> None:
         if time.monotonic() - began_s < LONGEST_START_S:

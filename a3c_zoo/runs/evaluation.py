@@ -326,14 +326,14 @@ def _endless(to_play: EpisodesToPlay, steps: int) -> EnvironmentContractError:
     )
 
 
-def _finite(found: Any, what: str, to_play: EpisodesToPlay) -> Any:
+def _finite(value: Any, what: str, to_play: EpisodesToPlay) -> Any:
     """Returns what an environment gave. Raises EnvironmentContractError if it is not finite in float32."""
-    if not is_finite(found):
-        shown = f" ({found})" if np.size(found) == 1 else ""
+    if not is_finite(value):
+        shown = f" ({value})" if np.size(value) == 1 else ""
         raise EnvironmentContractError(
             f"environment '{to_play.entry.name}' returned {what} that is not finite in float32{shown}"
         )
-    return found
+    return value
 
 
 @dataclass(frozen=True, slots=True)

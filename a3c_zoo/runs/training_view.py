@@ -230,10 +230,10 @@ def _inside(progress: Progress) -> list[Text]:
 
 def _pair(numbers: Mapping[str, str], *labels: str) -> list[Text]:
     """A row with those of the metrics that there are; the first one's label is that of the row."""
-    found = [(label, numbers[METRICS[label]]) for label in labels if METRICS[label] in numbers]
-    if not found:
+    known = [(label, numbers[METRICS[label]]) for label in labels if METRICS[label] in numbers]
+    if not known:
         return []
-    (label, number), *others = found
+    (label, number), *others = known
     return [wide_row(label, ", ".join([number, *(f"{name} {other}" for name, other in others)]))]
 
 

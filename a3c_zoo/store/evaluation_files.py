@@ -73,7 +73,7 @@ def write_npz(folder: Path) -> None:
 
 def bytes_until(folder: Path, step: int) -> int:
     """The bytes of a run's evaluations.csv up to its last row of at most so many steps; 0 if there is none."""
-    found = size = 0
+    end = size = 0
     with (
         disk_errors(folder / EVALUATIONS_CSV, "read"),
         suppress(FileNotFoundError),
@@ -83,8 +83,8 @@ def bytes_until(folder: Path, step: int) -> int:
             size = size + len(row)
             steps = row.partition(b",")[0]
             if row.endswith(b"\n") and steps.isdigit() and int(steps) <= step:
-                found = size
-    return found
+                end = size
+    return end
 
 
 class EvaluationRows(RowFile):

@@ -227,13 +227,13 @@ def _read_events(folder: Path, frame_skip: int) -> tuple[Curve, bool, dict[str, 
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
     tags = EPISODES if points[EPISODES[0]].steps else MEANS
-    found = points[tags[0]]
-    if not found.steps:
+    episodes = points[tags[0]]
+    if not episodes.steps:
         raise RunDirectoryError(f"its event files have neither {EPISODES[0]} nor {MEANS[0]}")
-    steps = np.array(found.steps)
-    seconds = np.array(found.seconds)
-    returns = np.array(found.values)
-    lengths = _lengths(found, points[tags[1]])
+    steps = np.array(episodes.steps)
+    seconds = np.array(episodes.seconds)
+    returns = np.array(episodes.values)
+    lengths = _lengths(episodes, points[tags[1]])
     for numbers, most in (
         (steps, GREATEST),
         (seconds, GREATEST),
@@ -310,15 +310,15 @@ def _lengths(returns: _Points, lengths: _Points) -> NDArray[np.float64]:
 
     One is missing if the program was killed between the two; then it is 0.
     """
-    found = np.zeros(len(returns.steps))
+    of_episodes = np.zeros(len(returns.steps))
     place = 0
     for index, step in enumerate(returns.steps):
         while place < len(lengths.steps) and lengths.steps[place] < step:
             place += 1
         if place < len(lengths.steps) and lengths.steps[place] == step:
-            found[index] = lengths.values[place]
+            of_episodes[index] = lengths.values[place]
             place += 1
-    return found
+    return of_episodes
 
 
 def _table(text: str) -> dict[str, str]:

@@ -63,10 +63,10 @@ def _missing_plugin(plugins: Mapping[str, object], registry: Registry) -> str | 
         plugins: those of a meta.json. What is no name of a distribution with a version is passed over.
     """
     for kind, text in plugins.items():
-        found = _TITLE.fullmatch(str(text))
-        if found is None or kind in ("hyperparams", "hooks"):  # no run needs these two again
+        title = _TITLE.fullmatch(str(text))
+        if title is None or kind in ("hyperparams", "hooks"):  # no run needs these two again
             continue
-        name, distribution, version = found.groups()
+        name, distribution, version = title.groups()
         infos = [info for info in registry.plugins if (info.name, info.distribution) == (name, distribution)]
         if not infos:
             return f"{text}, which is not installed: {install_plugin(distribution, version)}"

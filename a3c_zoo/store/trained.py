@@ -64,14 +64,14 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
     ]
     chosen = [each for each in offered if agent in (None, each.agent)]
     if solved:
-        found = find_run(solved[-1].path, runs_dir, trust)
+        policy_run = find_run(solved[-1].path, runs_dir, trust)
         told = f"{solved[-1].path}, the newest run that solved it"
     elif chosen:
-        found = directory_of(registry, chosen[0])
+        policy_run = directory_of(registry, chosen[0])
         told = f"trained agent '{chosen[0].name}'"
         told += f" of {registry.owner(chosen[0])}{''.join(f'; or name {each.name}' for each in chosen[1:])}"
     elif pulled and agent is None:
-        found = pulled
+        policy_run = pulled
         told = f"{pulled.path}, which was pulled from a hub"
     elif offered or name in registry.envs or name.partition(":")[0] in registry.families:
         env = offered[0].env if offered else name
@@ -83,7 +83,7 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
     else:
         raise RunDirectoryError(_unknown(name, runs_dir, registry))
     print(printable(f"{name}: {told}"), file=sys.stderr)
-    return found
+    return policy_run
 
 
 def _others(registry: Registry) -> str:

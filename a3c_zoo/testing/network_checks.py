@@ -147,8 +147,8 @@ class _Examined:
         self._expect_shape("unroll()", all_values, ((T + 1) * N,))
         self._expect_shape("the states of unroll()", states, tuple(state[:, :1].shape))
         expected = torch.cat((logits, later_logits)), values, state[:, :1]
-        found = all_logits[: 2 * N], all_values[:N], states
-        for what, first, second in zip(("logits", "values", "states"), expected, found, strict=True):
+        second_run = all_logits[: 2 * N], all_values[:N], states
+        for what, first, second in zip(("logits", "values", "states"), expected, second_run, strict=True):
             is_equal = torch.allclose(first, second, atol=self._tolerance)
             message = f"{what} of unroll() differ from those of step() and value_after()"
             self._findings.expect(is_equal, self._check, message, CURE_CORE)
@@ -163,8 +163,8 @@ class _Examined:
             finite, self._check, f"{what} returned numbers that are not finite", "scale the inputs"
         )
 
-    def _expect_equal(self, what: str, expected: Tensor, found: Tensor) -> None:
-        is_equal = expected.shape == found.shape and torch.allclose(expected, found, atol=self._tolerance)
+    def _expect_equal(self, what: str, expected: Tensor, given: Tensor) -> None:
+        is_equal = expected.shape == given.shape and torch.allclose(expected, given, atol=self._tolerance)
         self._findings.expect(
             is_equal, self._check, f"{what} gives other numbers than policy() and value()", CURE_ROWS
         )

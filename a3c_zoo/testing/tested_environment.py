@@ -146,10 +146,10 @@ class Subject:
             self.problem(check, message, cure)
 
     def expect_equal(
-        self, check: str, expected: Trajectory, found: Trajectory, message: str, cure: str
+        self, check: str, expected: Trajectory, given: Trajectory, message: str, cure: str
     ) -> bool:
         """Returns whether two trajectories are equal; notes a fault if not, whose `{where}` is the first difference."""
-        step = expected.first_difference(found)
+        step = expected.first_difference(given)
         if step == -1:
             where = "at the first observation"
         else:
@@ -163,10 +163,10 @@ class Subject:
             return function()
         except Exception as error:
             check = what.partition("(")[0]
-            if found := misfit(error):
-                if found.startswith("has "):
-                    self.fail(check, f"it {found}", CURE_RESET, error)
-                self.fail(check, f"{what} {found}", f"{CURE_SPACES}; {CURE_STEP}", error)
+            if text := misfit(error):
+                if text.startswith("has "):
+                    self.fail(check, f"it {text}", CURE_RESET, error)
+                self.fail(check, f"{what} {text}", f"{CURE_SPACES}; {CURE_STEP}", error)
             self.fail(check, f"{what} raised {one_line(error)}", CURE_RAISES, error)
 
     @contextmanager

@@ -175,11 +175,11 @@ class TuningStudy:
 
     def open_elsewhere(self) -> dict[str, list[int]]:
         """The trials of other machines or folders of runs that have not ended: place → numbers."""
-        found: dict[str, list[int]] = {}
+        trials: dict[str, list[int]] = {}
         for trial in self._trials():
             if trial.state is TrialState.RUNNING and trial.user_attrs.get(PLACE) != self._place:
-                found.setdefault(str(trial.user_attrs.get(PLACE)), []).append(trial.number)
-        return found
+                trials.setdefault(str(trial.user_attrs.get(PLACE)), []).append(trial.number)
+        return trials
 
     def lock(self, what: str) -> filelock.BaseFileLock:
         """A lock among processes with this folder of runs. The kernel frees it when its holder ends."""

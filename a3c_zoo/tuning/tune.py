@@ -105,8 +105,8 @@ def rehearse_study(
     runs = [start, *(run for run in others if run.config.to_dict() != start.config.to_dict())]
     with stop_on_signals() as stop:
         stop.allow_interrupts()
-        found = rehearse(runs, study.runs_dir, tell, settings.episodes)
-    rehearsal = found.get((start.env, start.method))
+        rehearsals = rehearse(runs, study.runs_dir, tell, settings.episodes)
+    rehearsal = rehearsals.get((start.env, start.method))
     if rehearsal is not None and rehearsal.steps_per_s is not None:
         jobs = jobs_left(settings.rungs, contenders, trials, settings.seeds)
         search_s = _search_s(jobs, rehearsal, settings.episodes) / engine.slots
