@@ -251,7 +251,7 @@ def faded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two processes that has lost what it could: `runs/faded`."""
     folder = tmp_path_factory.mktemp("faded")
     overrides = FADING | {"run.checkpoint_every_s": 0.3}
-    a3c_zoo.train("gym:CartPole-v1", runs_dir=folder / "runs", name="faded", steps=20_000, seed=1, overrides=overrides)
+    a3c_zoo.train("gym:CartPole-v1", runs_dir=folder / "runs", name="faded", steps=40_000, seed=1, overrides=overrides)
     return folder
 
 

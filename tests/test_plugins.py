@@ -209,8 +209,8 @@ OTHER_VERSION = (
     ("offer", "fault"),
     [
         (
-            "EnvEntry('maze', 'm:f', reward_range=(0, 1))",
-            f"it gives EnvEntry a field 'reward_range' that is unknown: {OTHER_VERSION}",
+            "EnvEntry('maze', 'm:f', spectrum=(0, 1))",
+            f"it gives EnvEntry a field 'spectrum' that is unknown: {OTHER_VERSION}",
         ),
         (
             "EnvEntry('maze', 'm:f', treshold=9)",
@@ -238,8 +238,8 @@ def test_entries_of_another_version(offer: str, fault: str, install: Install) ->
     ("source", "fault"),
     [
         (
-            "from a3c_zoo import EnvEntry\nEnvEntry('maze', 'm:f', reward_range=(0, 1))",
-            "it gives EnvEntry a field 'reward_range' that is",
+            "from a3c_zoo import EnvEntry\nEnvEntry('maze', 'm:f', spectrum=(0, 1))",
+            "it gives EnvEntry a field 'spectrum' that is",
         ),
         ("from a3c_zoo import WorldEntry", "its import failed: cannot import name 'WorldEntry' from 'a3c_zoo':"),
         ("import a3c_zoo.worlds", "its import failed: No module named 'a3c_zoo.worlds':"),
