@@ -2,7 +2,7 @@
 
 No package index has to have a3c-zoo. In a checkout, an extra is installed from its folder. Elsewhere the packages that
 the extra brings are named one by one, as the installed metadata lists them. Distributions of this project come from
-where a3c-zoo itself came from: a checkout, a repository, an index. Of a wheel alone nobody knows where it is from; then
+where a3c-zoo itself came from: a checkout, a repository, an index. Nobody knows where a single wheel is from; then
 the command is one for a checkout, and says so.
 """
 

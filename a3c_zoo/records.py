@@ -304,7 +304,7 @@ class RunContext(Protocol):
         """The first rollout begins now: the training clock starts."""
 
     def workers_ready(self, ready: int, workers: int) -> None:
-        """Before training starts: so many of the workers are ready."""
+        """Tells how many workers are ready. It is called before training starts."""
 
     def event(self, kind: str, text: str, **facts: object) -> None:
         """Something of note has happened, such as the death of a worker: a line on screen and in events.jsonl.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: The panel is as wide as this, in characters, whatever it shows; on a narrower terminal as wide as that. A terminal
 #: that is made narrower, but not below 80 columns, need not wrap its lines.
 WIDTH: Final = 78
-#: Of the panel's width, what its frame takes, and the places of a label and of a value.
+#: The characters of a row that the frame takes, the label, and the value.
 FRAME: Final = 4
 LABEL: Final = 16
 VALUE: Final = 14

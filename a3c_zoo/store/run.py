@@ -60,7 +60,7 @@ class RunSummary:
 
 
 class Run(RunDirectory):
-    """A run directory as it is read: each file once, when it is first asked for. Who waits for a change makes another.
+    """A run directory as it is read: each file once, when it is first asked for. To see a change, make another `Run`.
 
     A damaged file raises RunDirectoryError. So does one that is missing, but for `outcome` and `timing`, which are None
     then, and `evaluations`, which are none. A damaged timing.json counts as missing.
