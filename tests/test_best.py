@@ -307,7 +307,7 @@ def test_a_user_can_name_the_newest(faded: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_last_lines_name_the_best(faded: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.chdir(faded)
-    assert command_line("train", "--resume", "runs/faded", "--steps", 21_000) == 0
+    assert command_line("train", "--resume", "runs/faded", "--steps", 41_000) == 0
     lines = capsys.readouterr().out.splitlines()
     place = next(number for number, line in enumerate(lines) if line.startswith("  best  "))
     assert "mean of 100 training episodes, at step " in lines[place]
