@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from rich.console import ConsoleRenderable
+from rich.text import Text
 
-from a3c_zoo.display.displays import Display, LineDisplay
+from a3c_zoo.display.displays import Display, LineDisplay, TerminalDisplay
 from a3c_zoo.display.live_block import rows_on_screen
 from a3c_zoo.display.pieces import Trend, bar
 from tests.screens import Screen, shown
@@ -317,3 +319,56 @@ def test_a_long_trend_keeps_few_points() -> None:
     assert len(trend.bars) <= 24
     assert trend.slope() == pytest.approx(0.5)
     assert trend.bars[0] == "▁"
+
+
+class OneLine:
+    """A source of the display, which has a block and a line."""
+
+    is_over = False
+
+    def block(self, width: int) -> ConsoleRenderable:
+        return Text("the block")
+
+    def line(self) -> str:
+        return "the line"
+
+
+def test_a_process_in_the_background_prints_lines_and_leaves_the_cursor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with `&`, and below `timeout`, which makes a group of its own."""
+    monkeypatch.setattr("a3c_zoo.display.displays.is_in_foreground", lambda stream: False)
+    display = TerminalDisplay()
+    display.show(OneLine())
+    display.show(OneLine())  # too soon for another line
+    display.close()
+    assert capsys.readouterr().out == "the line\n"
+
+
+STOPPED = """
+import os, signal, sys
+from rich.text import Text
+from a3c_zoo.display.live_block import LiveBlock
+
+assert signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+block = LiveBlock(to_stderr=False)
+for line in sys.stdin:
+    block.close() if line.strip() == "close" else block.draw(Text("the block"))
+    is_default = signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
+    print("done" if is_default == (line.strip() == "close") else "wrong", file=sys.__stderr__, flush=True)
+"""
+
+
+def test_a_command_without_a_handler_of_its_own_gives_the_cursor_back_at_ctrl_z() -> None:
+    with shown(STOPPED, 80) as terminal:
+        terminal.tell("draw")
+        assert not terminal.screen.has_cursor
+        terminal.signal(signal.SIGTSTP)
+        terminal.wait_until_stopped()
+        terminal.read()
+        assert terminal.screen.has_cursor
+        terminal.signal(signal.SIGCONT)
+        terminal.tell("draw")
+        assert not terminal.screen.has_cursor
+        terminal.tell("close")
+        assert terminal.screen.has_cursor

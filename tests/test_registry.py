@@ -252,3 +252,8 @@ def test_a_family_whose_function_is_missing() -> None:
 
 def test_the_registry_of_a_process_is_made_once() -> None:
     assert get_registry() is get_registry()
+
+
+def test_a_score_range_has_two_ends() -> None:
+    with pytest.raises(PluginError, match="environment 'm': the ends of score_range must differ"):
+        EnvEntry("m", "m:f", score_range=(1.0, 1.0))

@@ -67,6 +67,12 @@ class EnvEntry:
     score_range: tuple[float, float] | None = None
     revision: int = ENTRY_REVISION
 
+    def __post_init__(self) -> None:
+        if self.score_range is not None and self.score_range[0] == self.score_range[1]:
+            raise PluginError(
+                f"environment '{self.name}': the ends of score_range must differ: {self.score_range}"
+            )
+
     @property
     def own_id(self) -> str | None:
         """The Gymnasium id from which a baseline's own library can make this environment, None without one."""

@@ -222,7 +222,9 @@ class Run(RunDirectory):
     def status(self) -> str:
         """`damaged`, `pulled`, `running`, `died`, or the reason of its end."""
         try:
-            _, is_alive, outcome = self.meta, self.is_alive, self.outcome  # a run can end meanwhile
+            self.meta  # noqa: B018 — raises if it is damaged
+            is_alive = self.is_alive  # before the outcome: a run can end meanwhile
+            outcome = self.outcome
         except RunDirectoryError:
             return "damaged"
         if os.path.lexists(self.path / PULLED):
