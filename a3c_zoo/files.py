@@ -66,7 +66,7 @@ def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bo
     """Opens a regular file. It never waits, as it would for the writer of a FIFO.
 
     Args:
-        mode: "rb"; or "xb", "wb", "ab" or "r+b", without a buffer.
+        mode: "rb"; or "xb", "x+b", "wb", "w+b", "ab" or "r+b", without a buffer.
         limit: the most bytes that the file may have.
         follow: whether it may be a link: the user has named it, and no stranger.
 
@@ -87,7 +87,7 @@ def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bo
             raise OSError(
                 errno.EMLINK, "it has other names (hard links), and would change under each", str(path)
             )
-        if mode == "wb":
+        if mode.startswith("w"):
             file.truncate(0)
         if limit is not None and status.st_size > limit:
             raise OSError(errno.EFBIG, f"it is larger than {limit / (1 << 20):,.0f} MiB", str(path))
@@ -224,13 +224,18 @@ def fields_of(record: type[DataclassInstance], content: Any) -> dict[str, Any]:
     return content
 
 
+def write_all(file: IO[bytes], content: bytes | memoryview) -> None:
+    """Writes to a file without a buffer. Raises OSError if it takes only a part: a disk fills up in the midst of it."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
 def write_new(path: Path, content: bytes | memoryview) -> None:
     """Writes a file that must not exist. Raises OSError if it cannot be written whole; then it is not there."""
     with open_file(path, "xb") as file:
         try:
-            rest = memoryview(content)
-            while rest:  # a disk that fills up takes the first part, and refuses the next
-                rest = rest[file.write(rest) :]
+            write_all(file, content)
             os.fsync(file.fileno())
         except BaseException:
             path.unlink(missing_ok=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from a3c_zoo.runs.recorder import EventLog, Monitor, TensorBoard
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.store import rows
 from a3c_zoo.store.checkpoints import ResourceState, RunState, WindowState
+from a3c_zoo.store.rows import NoRowEndsHereError
 from a3c_zoo.store.run import Run
 
 ROW = (1.5, 3, 0.25, 10, 0)
@@ -91,15 +94,99 @@ def test_the_monitor_goes_on_at_the_checkpoint(tmp_path: Path) -> None:
     assert path.read_text().splitlines()[2:] == ["1.5,3,0.250000,10,0", "2.0,3,0.500000,20,0"]
 
 
-@pytest.mark.parametrize("damage", ["shortened", "removed"])
-def test_a_shortened_monitor_is_refused(damage: str, tmp_path: Path) -> None:
+def test_a_shortened_monitor_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "monitor.csv"
     started_and_closed(path)
-    if damage == "removed":
-        path.unlink()
-    with pytest.raises(RunDirectoryError, match="shorter than its checkpoint says"):
+    with pytest.raises(NoRowEndsHereError, match=r"no row of .*monitor\.csv ends"):
         Monitor(path, 100_000)
-    assert path.exists() == (damage == "shortened")
+    path.unlink()
+    with pytest.raises(RunDirectoryError, match="No such file"):
+        Monitor(path, 100_000)
+    assert not path.exists()
+
+
+HEAD = "#begin\nr,l,t,step,worker\n"
+
+
+def started(path: Path, told: list[str]) -> Monitor:
+    """A monitor with two rows, of which others are going to replace the file."""
+    monitor = Monitor(path)
+    monitor.append(HEAD.encode())
+    monitor.tell = told.append
+    monitor.write([ROW, (2.0, 3, 0.5, 20, 0)])
+    return monitor
+
+
+def replace_by_another(path: Path, text: str) -> None:
+    other = path.with_name("new")
+    other.write_text(text)
+    other.replace(path)
+
+
+TWO_ROWS = "1.5,3,0.250000,10,0\n2.0,3,0.500000,20,0\n"
+
+
+@pytest.mark.parametrize(
+    ("others", "known", "lost"),
+    [
+        (lambda path: replace_by_another(path, "of the user"), TWO_ROWS, 0),  # as an editor's save, or rsync
+        (lambda path: path.unlink(), TWO_ROWS, 0),
+        (lambda path: os.truncate(path, 0), "", 40),
+        (lambda path: os.truncate(path, len(HEAD) + 25), TWO_ROWS[:20], 20),  # in the midst of a row
+        (lambda path: path.write_text("of the user, and longer than before" * 10), "", 40),
+        (lambda path: path.open("a").write("of the user"), TWO_ROWS, 0),
+    ],
+    ids=["replaced", "removed", "emptied", "cut", "rewritten", "appended"],
+)
+def test_a_monitor_that_others_changed_is_written_anew(
+    others: Callable[[Path], object], known: str, lost: int, tmp_path: Path
+) -> None:
+    """Nothing that others wrote is overwritten, no row is torn, and all positions are those of the new file."""
+    told: list[str] = []
+    path = tmp_path / "monitor.csv"
+    monitor = started(path, told)
+    others(path)
+    left = path.read_text() if path.exists() else None
+    monitor.write([(3.0, 3, 0.75, 30, 0)])
+    monitor.write([(4.0, 3, 0.75, 40, 0)])
+    assert monitor.position == path.stat().st_size
+    monitor.close()
+    assert path.read_text() == HEAD + known + "3.0,3,0.750000,30,0\n4.0,3,0.750000,40,0\n"
+    assert [each.read_text() for each in tmp_path.glob("*.replaced-1")] == ([] if left is None else [left])
+    assert len(told) == 1
+    assert (f"{lost} bytes are lost" if lost else "no row is lost") in told[0]
+
+
+def test_a_resumed_monitor_knows_its_head(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.csv"
+    first = started(path, [])
+    first.close()
+    again = Monitor(path, first.position)
+    os.truncate(path, 0)
+    again.write([ROW])
+    again.close()
+    assert path.read_text() == HEAD + "1.5,3,0.250000,10,0\n"
+
+
+def test_a_file_that_cannot_be_written_anew_keeps_its_rows(tmp_path: Path) -> None:
+    """The disk is full when others have replaced the file: all rows are written once there is room."""
+    path = tmp_path / "monitor.csv"
+    monitor = started(path, told := [])
+    replace_by_another(path, "of the user")
+    with file_size_limit(20):
+        monitor.write([(3.0, 3, 0.75, 30, 0)])
+        assert monitor.fault is not None
+    monitor.sync()
+    monitor.close()
+    assert path.read_text() == HEAD + TWO_ROWS + "3.0,3,0.750000,30,0\n"
+    assert len(told) == 1
+
+
+def test_an_empty_file_of_others_is_not_deleted(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path / "monitor.csv")
+    replace_by_another(tmp_path / "monitor.csv", "of the user")
+    monitor.close()
+    assert (tmp_path / "monitor.csv").read_text() == "of the user"
 
 
 def test_rows_wait_while_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +263,39 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert not (tmp_path / "tb").exists()  # nothing is imported for a run's first seconds
     board.close()
     assert points(tmp_path / "tb", "a") == [(10, 1.0), (2**40, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("others", "first"), [("replaced", [(10, 1.0)]), ("emptied", []), ("folder removed", [(10, 1.0)])]
+)
+def test_curves_go_on_though_others_changed_the_file(
+    others: str, first: list[tuple[int, float]], tmp_path: Path
+) -> None:
+    told: list[str] = []
+    board = TensorBoard(tmp_path / "tb", tell=told.append)
+    board.write({"a": 1.0}, 10)
+    board.flush(keep=0)
+    (file,) = (tmp_path / "tb").iterdir()
+    if others == "replaced":
+        replace_by_another(file, "of the user")
+    elif others == "emptied":
+        os.truncate(file, 0)
+    else:
+        shutil.rmtree(tmp_path / "tb")
+    board.write({"a": 2.0}, 20)
+    board.close()
+    assert points(tmp_path / "tb", "a") == [*first, (20, 2.0)]
+    assert len(told) == 1
+
+
+def test_a_log_of_events_goes_on_though_others_emptied_it(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    log = EventLog(path, lambda text: log.write(2, "file_replaced", text, {}))
+    log.write(1, "first", "text", {})
+    os.truncate(path, 0)
+    log.write(2, "second", "text", {})
+    log.close()
+    assert [json.loads(line)["kind"] for line in path.read_text().splitlines()] == ["second", "file_replaced"]
 
 
 def test_a_second_point_at_a_step_replaces_the_first(tmp_path: Path) -> None:
@@ -342,8 +462,8 @@ def test_an_empty_file_that_cannot_be_deleted_stays(tmp_path: Path) -> None:
 def test_a_file_goes_on_only_behind_a_whole_row(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"1,2\n33,4\n")
-    for position, reason in ((6, "has other rows"), (12, "is shorter")):
-        with pytest.raises(RunDirectoryError, match=reason):
+    for position in (6, 12):
+        with pytest.raises(NoRowEndsHereError):
             rows.RowFile(path, position)
     assert path.read_bytes() == b"1,2\n33,4\n"
     rows.RowFile(path, 4).close()

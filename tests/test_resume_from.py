@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from a3c_zoo.errors import DivergedError, RunDirectoryError, ZooError
 from a3c_zoo.learning import objective
 from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.records import Episode, Outcome, Report
+from a3c_zoo.records import Episode, Outcome, Progress, Report
 from a3c_zoo.runs import api
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.setup import RunSetup, SilentObserver, Watch
@@ -209,7 +210,7 @@ COPIED_NOT = [
     ("fifo", r"cannot be copied: it is no regular file\. Put a plain file in its place first"),
     ("huge", r"cannot be copied: it is larger than 1,024 MiB\. Put a plain file in its place first"),
 ]
-CONTINUED_NOT = [("fifo", "is shorter"), ("gone", "is shorter"), ("zeros", "has other rows")]
+CONTINUED_NOT = [("fifo", "it is no regular file"), ("link", "links are not followed")]
 
 
 @pytest.mark.parametrize(
@@ -227,12 +228,9 @@ def test_nothing_moves_if_rows_cannot_be_copied_or_continued(
     if kind == "huge":
         with (run / name).open("ab") as file:
             file.truncate((1 << 40) + 1)  # sparse: it takes no room
-    elif kind == "zeros":
-        (run / name).write_bytes(bytes(100_000))
     else:
         (run / name).unlink(missing_ok=True)
-        if kind != "gone":
-            plant(run / name, kind)
+        plant(run / name, kind)
     before = checkpoint_steps(RunDirectory(run))
     with pytest.raises(RunDirectoryError, match=rf"{name}.* {reason}"):
         a3c_zoo.train(resume=run, checkpoint=0)
@@ -240,14 +238,63 @@ def test_nothing_moves_if_rows_cannot_be_copied_or_continued(
     assert not list(run.glob("checkpoints/set-aside-*"))
 
 
-def test_nothing_moves_if_evaluations_are_gone(tmp_path: Path) -> None:
-    overrides = {"run.checkpoint_every_steps": 50, "run.evaluation_every_steps": 50, "run.evaluator_episodes": 1}
-    run = train(tmp_path, steps=200, overrides=overrides).run
-    (run / "evaluations.csv").unlink()
-    steps = checkpoint_steps(RunDirectory(run))
-    with pytest.raises(RunDirectoryError, match=r"evaluations\.csv is shorter than its checkpoint says"):
-        a3c_zoo.train(resume=run, checkpoint=steps[-2])
-    assert checkpoint_steps(RunDirectory(run)) == steps
+def as_by_others(path: Path, kind: str) -> None:
+    """Changes a table of a run as its user, or another program, may have done."""
+    if kind == "gone":
+        path.unlink()
+    elif kind == "cut":
+        os.truncate(path, path.stat().st_size // 2)
+    elif kind == "zeros":
+        path.write_bytes(bytes(100_000))
+    else:
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+@pytest.mark.parametrize("kind", ["gone", "cut", "zeros", "line ends"])
+@pytest.mark.parametrize("name", ["monitor.csv", "evaluations.csv"])
+def test_a_run_goes_on_without_rows(name: str, kind: str, tmp_path: Path) -> None:
+    """Training needs no row: the checkpoints are good. What is known of the rows stays, and is said."""
+    run = train(tmp_path, steps=300, overrides=EVALUATED).run
+    other_rows = {each: (run / each).read_bytes() for each in ("monitor.csv", "evaluations.csv") if each != name}
+    as_by_others(run / name, kind)
+    changed = (run / name).read_bytes() if kind != "gone" else b""
+    outcome = a3c_zoo.train(resume=run, steps=600)
+    assert outcome.reason == "steps"
+    assert events(run) == ["rows_lost"]
+    assert all((run / each).read_bytes().startswith(rows) for each, rows in other_rows.items())
+    rows = (run / name).read_bytes()
+    if kind in ("cut", "line ends"):  # whole lines are known
+        known = changed[: changed.rfind(b"\n") + 1]
+        assert rows.startswith(known)
+    elif kind == "zeros":
+        assert (run / f"{name}.replaced-1").read_bytes() == changed
+    if name == "evaluations.csv":
+        assert rows.startswith(b"step,seconds,mode,return,length")
+    else:
+        assert rows.splitlines()[1] == b"r,l,t,step,worker"
+    assert checkpoint(run)["session"]["monitor_position"] == (run / "monitor.csv").stat().st_size
+    assert a3c_zoo.train(resume=run, steps=700).steps >= 700
+    assert events(run) == ["rows_lost"]
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_a_live_run_notices_that_its_monitor_was_replaced(serial: bool, tmp_path: Path) -> None:
+    """As an editor saves a file: it writes another, and renames it."""
+
+    class Editor(Listener):
+        def progress(self, progress: Progress) -> None:
+            path = tmp_path / "run" / "monitor.csv"
+            if progress.steps > 200 and not path.with_name("monitor.csv.replaced-1").exists():
+                path.with_name("saved").write_bytes(path.read_bytes()[:100])
+                path.with_name("saved").replace(path)
+
+    editor = Editor()
+    outcome = train(tmp_path, steps=1000, observer=editor, serial=serial, name="run")
+    assert len(episodes(outcome.run)) == outcome.episodes
+    assert events(outcome.run).count("file_replaced") >= 1
+    assert any("monitor.csv is written anew" in line for line in editor.messages)
+    resumed = a3c_zoo.train(resume=outcome.run, steps=1200)
+    assert_figures_agree(resumed)
 
 
 def test_a_monitor_over_the_limit_of_tables_is_copied(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file, shown
@@ -98,6 +99,7 @@ class Evaluator:
         episodes = self._run.evaluator_episodes
         self._task = EvaluationTask.of(setup, directory.evaluated_file, EVALUATOR_EVALUATIONS, episodes)
         self._file = EvaluationRows(directory.home, saved.position if saved else None)
+        self._file.tell = partial(on_event, "file_replaced")
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self.kept: PolicyState | None = None
         if (
@@ -245,7 +247,7 @@ class Evaluator:
     def state(self) -> EvaluatorState:
         """For a checkpoint; writes the rows to the disk itself before (see `RowFile.sync`)."""
         self._file.sync()
-        return self._state
+        return replace(self._state, position=self._file.position)
 
     def close(self) -> None:
         """Ends the evaluator and closes its file."""

@@ -9,7 +9,7 @@ import platform
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +38,8 @@ _EVENTS = re.compile(r"events\.out\.tfevents\.(\d{10}\.\d{6})\.")
 class Monitor(RowFile):
     """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`."""
 
+    head_lines = 2
+
     def start(self, env_name: str) -> None:
         """Training starts now: t_start + t is the time of day at which an episode ends."""
         if self.position == 0:
@@ -50,15 +52,29 @@ class Monitor(RowFile):
         self.append(text.encode())
 
 
+class EventFile(RowFile):
+    """A file of TensorBoard's records. Of one that was cut short nothing but its begin is known."""
+
+    head_lines = None
+
+    def _begin_anew(self) -> None:
+        self._path.parent.mkdir(exist_ok=True)  # people delete this folder
+        super()._begin_anew()
+
+
 class EventLog:
     """events.jsonl: a line for each thing of note that happened to a run, in all its sessions. No line is ever cut off.
 
     A line is a JSON object with `time` (ISO 8601), `step` (agent steps), `kind`, `text` (for people) and more facts.
     Lines that cannot be written wait in memory; they never end a run.
+
+    Args:
+        tell: as `RowFile.tell`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tell: Callable[[str], None] = lambda text: None) -> None:
         self._path = path
+        self._tell = tell
         self._file: RowFile | None = None
         self._lines: list[str] = []  # until the file can be opened
 
@@ -69,7 +85,9 @@ class EventLog:
             json.dumps({"time": now, "step": step, "kind": kind, "text": text, **facts}) + "\n"
         )
         with suppress(RunDirectoryError):
-            self._file = self._file or RowFile(self._path, _end_of_rows(self._path))
+            if self._file is None:
+                self._file = RowFile(self._path, _end_of_rows(self._path))
+                self._file.tell = self._tell
             lines = self._lines
             self._lines = []
             self._file.append("".join(lines).encode())
@@ -94,13 +112,17 @@ class TensorBoard:
 
     Args:
         folder: where event files go. purge_step: on a resume, events from this step on are void.
+        tell: as `RowFile.tell`.
     """
 
-    def __init__(self, folder: Path, purge_step: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, purge_step: int | None = None, tell: Callable[[str], None] = lambda text: None
+    ) -> None:
         self._folder = folder
+        self._tell = tell
         self._purge_step = purge_step
         self._waiting: list[tuple[dict[str, float | str | bytes], int, float]] = []
-        self._file: RowFile | None = None
+        self._file: EventFile | None = None
         self._next_flush_s = time.monotonic() + TENSORBOARD_FLUSH_S
 
     @property
@@ -141,7 +163,7 @@ class TensorBoard:
             )
         )
 
-    def _open(self) -> RowFile:
+    def _open(self) -> EventFile:
         """Starts an event file for this session.
 
         torch's SummaryWriter writes in a thread, which prints a traceback when the disk is full.
@@ -160,7 +182,8 @@ class TensorBoard:
             ]
         # TensorBoard reads the files of a folder in the order of their names. The clock may have been set back.
         name = f"events.out.tfevents.{max([now, *(time_s + 0.001 for time_s in named)]):017.6f}"
-        file = RowFile(self._folder / f"{name}.{platform.node()}.{os.getpid()}")
+        file = EventFile(self._folder / f"{name}.{platform.node()}.{os.getpid()}")
+        file.tell = self._tell
         file.append(_records(events))
         return file
 
@@ -223,8 +246,11 @@ class Publisher:
         self.hooks.on_failure = lambda line: self.event(self._published[0], "hook_failed", line, {})
         self.run = RunInfo(directory.home, config.env_name, config.agent_name, config)
         self._monitor = Monitor(directory.home / "monitor.csv", saved.monitor_position if saved else None)
-        self._tensorboard = TensorBoard(directory.home / "tensorboard", saved.steps + 1 if saved else None)
-        self._events = EventLog(directory.home / "events.jsonl")
+        self._monitor.tell = self._file_replaced
+        self._tensorboard = TensorBoard(
+            directory.home / "tensorboard", saved.steps + 1 if saved else None, self._file_replaced
+        )
+        self._events = EventLog(directory.home / "events.jsonl", self._file_replaced)
         self._num_events = Counter[str]()
         if saved:
             self._published = (saved.steps, saved.episodes)
@@ -271,6 +297,10 @@ class Publisher:
         self._events.write(step, kind, text, facts)
         self._num_events[kind] += 1
         self._tensorboard.write({f"events/{kind}": self._num_events[kind], f"events/{kind}/text": text}, step)
+
+    def _file_replaced(self, text: str) -> None:
+        """One of the run's files was replaced or cut short by others."""
+        self.event(self._published[0], "file_replaced", text, {})
 
     def metrics(self, progress: Progress, force: bool) -> str | None:
         """Shows where the run stands, and records it twice a second. Returns why a plugin wants the run to end.

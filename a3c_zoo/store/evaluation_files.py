@@ -9,18 +9,18 @@ import csv
 import io
 import time
 from array import array
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.files import MAX_TABLE, open_file, read_lines
+from a3c_zoo.files import read_lines
 from a3c_zoo.store.directory import disk_errors, write_atomically
 from a3c_zoo.store.rows import RowFile
 
 EVALUATIONS_CSV, EVALUATIONS_NPZ = "evaluations.csv", "evaluations.npz"
+HEAD_LINES = 1
 HEADER = "step,seconds,mode,return,length\n"
 #: Mode → what the names of its arrays in evaluations.npz begin with. EvalCallback plays greedily by default.
 PREFIXES: Final = {"greedy": "", "sampled": "sampled_"}
@@ -58,7 +58,9 @@ def write_npz(folder: Path) -> None:
     """
     arrays: dict[str, Any] = {}
     for mode, played in read_played(folder / EVALUATIONS_CSV).items():
-        episodes = len(next(reversed(played.values()), ()))
+        if not played:  # others have cut the table short
+            continue
+        episodes = len(next(reversed(played.values())))
         kept = {at: each for at, each in played.items() if len(each) == episodes}
         table = np.array(list(kept.values()), np.float64).reshape(
             len(kept), -1, 2
@@ -71,27 +73,13 @@ def write_npz(folder: Path) -> None:
     write_atomically(folder / EVALUATIONS_NPZ, content.getbuffer())
 
 
-def bytes_until(folder: Path, step: int) -> int:
-    """The bytes of a run's evaluations.csv up to its last row of at most so many steps; 0 if there is none."""
-    end = size = 0
-    with (
-        disk_errors(folder / EVALUATIONS_CSV, "read"),
-        suppress(FileNotFoundError),
-        open_file(folder / EVALUATIONS_CSV, limit=MAX_TABLE) as file,
-    ):
-        for row in file:
-            size = size + len(row)
-            steps = row.partition(b",")[0]
-            if row.endswith(b"\n") and steps.isdigit() and int(steps) <= step:
-                end = size
-    return end
-
-
 class EvaluationRows(RowFile):
     """evaluations.csv of the run in `folder`, and evaluations.npz, which follows it before checkpoints and at the end.
 
     Raises what `RowFile` raises, for both files.
     """
+
+    head_lines = HEAD_LINES
 
     def __init__(self, folder: Path, resume_at: int | None = None) -> None:
         super().__init__(folder / EVALUATIONS_CSV, resume_at)
