@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -187,6 +188,23 @@ def test_a_worker_that_cannot_be_replaced_yet_is_tried_again(monkeypatch: pytest
         "cannot be replaced",
     ]
     assert "Too many open files" in judge.faults[1].what
+
+
+def test_a_worker_is_replaced_though_the_fork_servers_folder_was_removed() -> None:
+    """A cleaner of temporary files has taken it: another server starts, at the first try."""
+    judge = Judge()
+    with running(judge=judge) as pool:
+        pool.start()
+        pool.park()
+        server: Any = forkserver._forkserver
+        address = Path(server._forkserver_address)
+        shutil.rmtree(address.parent)
+        processes(pool)[1].kill()
+        pool.resume()
+        while pool._counters.tensor[1, STEPS] < 5 * ROLLOUT:
+            pool.poll()
+        assert Path(server._forkserver_address).exists()
+    assert [each.what.split(": ")[0] for each in judge.faults] == ["was ended by signal SIGKILL (out of memory?)"]
 
 
 def has_ended(process: psutil.Process) -> bool:

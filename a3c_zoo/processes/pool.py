@@ -210,19 +210,23 @@ class WorkerPool:
         member.episodes += len(content.episodes)
         self._reports.append(content)
 
-    def _replace(self, rank: int, member: _Member, fault: Fault) -> None:
-        """A new worker takes the place of one that has failed. It begins with new episodes, from other seeds."""
+    def _replace(self, rank: int, member: _Member, fault: Fault, pause_s: float = 0.0) -> None:
+        """A new worker takes the place of one that has failed. It begins with new episodes, from other seeds.
+
+        Args:
+            pause_s: how long to wait before, because the last try has failed. Each pause is twice as long.
+        """
         member.kill()
         row = self._counters.row(rank)
         row[EPISODES] = member.episodes  # those that it had counted and did not report are lost
         self._judge(fault)
         row[REPLACED] += 1
+        time.sleep(pause_s)
         try:
             self._members[rank] = self._begin(rank, None)
         except WorkerError as error:  # the fork server may have ended, or the machine has no memory
-            time.sleep(RETRY_S)
             failed = self._fault(rank, error, f"cannot be replaced: {error}", is_successor=True)
-            self._replace(rank, member, failed)
+            self._replace(rank, member, failed, max(2 * pause_s, RETRY_S))
             return
         self._members[rank].is_successor = True
 

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any
 
 from a3c_zoo.errors import ForkServerError, MissingGuardError, PluginError, ZooError
+from a3c_zoo.processes import temporary_folder
 
 #: What the fork server imports: the module that imports all the rest.
 PRELOAD = ["a3c_zoo.processes.preload"]
@@ -127,11 +128,28 @@ def warm_up(start_method: str = "auto") -> None:
         resource_tracker.ensure_running()  # which the fork server starts otherwise, and which unblocks Ctrl-C
         if process_context(start_method).get_start_method() == "forkserver":
             forkserver.set_forkserver_preload(PRELOAD)
+            _forget_lost_folder()
             try:
+                temporary_folder.make()
                 with _ctrl_c_waits():
                     forkserver.ensure_running()
             except OSError as error:
                 raise _fork_server_error(error) from error
+
+
+def _forget_lost_folder() -> None:
+    """A cleaner of temporary files may have removed the fork server's socket: another server takes its place.
+
+    The old one ends with the last of its children.
+    """
+    server: Any = forkserver._forkserver
+    address = server._forkserver_address
+    if address is not None and not os.path.exists(address):
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = server._forkserver_pid = server._forkserver_address = None
+    settings = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    if not os.path.isdir(settings.get("tempdir") or "/"):
+        settings["tempdir"] = None
 
 
 def _fork_server_error(error: OSError) -> ZooError:

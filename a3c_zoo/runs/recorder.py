@@ -22,7 +22,7 @@ from a3c_zoo.runs.hparams import final_values
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.store.checkpoints import RunState
 from a3c_zoo.store.directory import RunDirectory, disk_errors
-from a3c_zoo.store.rows import RowFile
+from a3c_zoo.store.rows import MONITOR, RowFile
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event
@@ -38,7 +38,7 @@ _EVENTS = re.compile(r"events\.out\.tfevents\.(\d{10}\.\d{6})\.")
 class Monitor(RowFile):
     """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`."""
 
-    head_lines = 2
+    head_lines = MONITOR.head_lines
 
     def start(self, env_name: str) -> None:
         """Training starts now: t_start + t is the time of day at which an episode ends."""
@@ -245,7 +245,7 @@ class Publisher:
         self.hooks = watch.hooks
         self.hooks.on_failure = lambda line: self.event(self._published[0], "hook_failed", line, {})
         self.run = RunInfo(directory.home, config.env_name, config.agent_name, config)
-        self._monitor = Monitor(directory.home / "monitor.csv", saved.monitor_position if saved else None)
+        self._monitor = Monitor(directory.home / MONITOR.name, saved.monitor_position if saved else None)
         self._monitor.tell = self._file_replaced
         self._tensorboard = TensorBoard(
             directory.home / "tensorboard", saved.steps + 1 if saved else None, self._file_replaced

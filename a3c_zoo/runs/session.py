@@ -39,7 +39,7 @@ from a3c_zoo.store.checkpoints import (
 )
 from a3c_zoo.store.directory import RunDirectory, run_argument
 from a3c_zoo.store.recommended import is_better, was_checked
-from a3c_zoo.store.rewind import end_of_evaluations
+from a3c_zoo.store.rows import EVALUATIONS, end_of_rows
 
 
 class Session:
@@ -95,7 +95,9 @@ class Session:
             else:
                 player = EvaluationProcess("a3c-zoo evaluator")
             if state and not self._evaluations:  # rows of later steps are of a session that was killed
-                self._evaluations = EvaluatorState(0, 0, 0.0, end_of_evaluations(directory, state.steps))
+                self._evaluations = EvaluatorState(
+                    0, 0, 0.0, end_of_rows(directory.home, EVALUATIONS, state.steps)
+                )
             self._evaluator = Evaluator(directory, setup, player, self._evaluations, self.event)
         self._best = BestPolicy(directory, self._progress)  # not asked where there is an evaluator
         self._checks = Allowance(self.config.run.worker_restarts)

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, is_full
-from a3c_zoo.files import absolute, is_locked, replace_file, shown, valid_name
+from a3c_zoo.files import (
+    absolute,
+    is_locked,
+    replace_file,
+    shown,
+    sync_folder,
+    valid_name,
+    write_new,
+)
 from a3c_zoo.hardware import machine
 from a3c_zoo.records import Outcome
 
@@ -104,8 +112,9 @@ class RunDirectory:
             directory.lock()
             with disk_errors(path, "write"):
                 directory.checkpoints.mkdir()
-                directory.config_file.write_text(dump_config(config), encoding="utf-8")
-                directory.meta_file.write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+                write_new(directory.config_file, dump_config(config).encode())
+                write_new(directory.meta_file, (json.dumps(meta, indent=2) + "\n").encode())
+                sync_folder(path)
         except BaseException:  # half a directory would be a damaged run
             directory.unlock()
             shutil.rmtree(path, ignore_errors=True)

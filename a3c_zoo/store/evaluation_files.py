@@ -17,10 +17,9 @@ import numpy as np
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import read_lines
 from a3c_zoo.store.directory import disk_errors, write_atomically
-from a3c_zoo.store.rows import RowFile
+from a3c_zoo.store.rows import EVALUATIONS, RowFile
 
-EVALUATIONS_CSV, EVALUATIONS_NPZ = "evaluations.csv", "evaluations.npz"
-HEAD_LINES = 1
+EVALUATIONS_CSV, EVALUATIONS_NPZ = EVALUATIONS.name, "evaluations.npz"
 HEADER = "step,seconds,mode,return,length\n"
 #: Mode → what the names of its arrays in evaluations.npz begin with. EvalCallback plays greedily by default.
 PREFIXES: Final = {"greedy": "", "sampled": "sampled_"}
@@ -79,7 +78,7 @@ class EvaluationRows(RowFile):
     Raises what `RowFile` raises, for both files.
     """
 
-    head_lines = HEAD_LINES
+    head_lines = EVALUATIONS.head_lines
 
     def __init__(self, folder: Path, resume_at: int | None = None) -> None:
         super().__init__(folder / EVALUATIONS_CSV, resume_at)

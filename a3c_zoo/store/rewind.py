@@ -27,17 +27,20 @@ from a3c_zoo.store.checkpoints import (
     write_checkpoint,
 )
 from a3c_zoo.store.directory import TIMING_FILE, RunDirectory, disk_errors
-from a3c_zoo.store.evaluation_files import EVALUATIONS_CSV, HEAD_LINES
 from a3c_zoo.store.films import films_by_step
-from a3c_zoo.store.rows import NoRowEndsHereError, end_of_rows, open_rows, set_file_aside
+from a3c_zoo.store.rows import (
+    EVALUATIONS,
+    MONITOR,
+    NoRowEndsHereError,
+    Table,
+    end_of_rows,
+    open_rows,
+    set_file_aside,
+)
 
 #: A file over `MAX_TABLE` is copied if its size is at most so many times the bytes that it takes on the disk, which may
 #: compress it. A sparse file of a terabyte takes none.
 MOST_COMPRESSED = 16
-MONITOR = "monitor.csv"
-#: Table → which value of a row is its step, and how many lines come before its rows.
-_STEP_COLUMNS = {MONITOR: 3, EVALUATIONS_CSV: 0}
-_HEAD_LINES = {MONITOR: 2, EVALUATIONS_CSV: HEAD_LINES}
 
 
 def go_on_from(
@@ -74,42 +77,37 @@ def _with_known_rows(directory: RunDirectory, state: RunState) -> tuple[RunState
         RunDirectoryError: something that is no plain file stands in the place of a table.
     """
     lost_rows: list[str] = []
-    end = _known_end(directory.home / MONITOR, state.monitor_position, state.steps, lost_rows)
+    end = _known_end(directory, MONITOR, state.monitor_position, state.steps, lost_rows)
     state = replace(state, monitor_position=end)
     if state.evaluator:
-        end = _known_end(directory.home / EVALUATIONS_CSV, state.evaluator.position, state.steps, lost_rows)
+        end = _known_end(directory, EVALUATIONS, state.evaluator.position, state.steps, lost_rows)
         state = replace(state, evaluator=replace(state.evaluator, position=end))
     return state, lost_rows
 
 
-def _known_end(table: Path, position: int, step: int, lost_rows: list[str]) -> int:
+def _known_end(directory: RunDirectory, table: Table, position: int, step: int, lost_rows: list[str]) -> int:
     """Where a table's rows until a step end, in bytes: at the position of the checkpoint if a row ends there.
 
     Otherwise others have changed the table. Training needs none of its rows, so it goes on with those that are known.
     """
     if not position:
         return 0
-    if not os.path.lexists(table):
-        lost_rows.append(f"{shown(table)} is gone: training goes on, and a new one has the later rows")
+    path = directory.home / table.name
+    if not os.path.lexists(path):
+        lost_rows.append(f"{shown(path)} is gone: training goes on, and a new one has the later rows")
         return 0
     with suppress(NoRowEndsHereError):
-        open_rows(table, position).close()
+        open_rows(path, position).close()
         return position
-    end = end_of_rows(table, step, _STEP_COLUMNS[table.name], _HEAD_LINES[table.name])
+    end = end_of_rows(directory.home, table, step)
     if end:
         then = f"training goes on behind those of its first {end:,} bytes"
     else:
-        with disk_errors(table, "rename"):
-            aside = set_file_aside(table)
+        with disk_errors(path, "rename"):
+            aside = set_file_aside(path)
         then = f"training goes on with a new one, and this is now {aside and aside.name}"
-    lost_rows.append(f"{shown(table)} has other rows than its checkpoint says: {then}")
+    lost_rows.append(f"{shown(path)} has other rows than its checkpoint says: {then}")
     return end
-
-
-def end_of_evaluations(directory: RunDirectory, step: int) -> int:
-    """The bytes of a run's evaluations.csv up to its last row of at most so many steps; 0 if there is none."""
-    table = directory.home / EVALUATIONS_CSV
-    return end_of_rows(table, step, _STEP_COLUMNS[EVALUATIONS_CSV], _HEAD_LINES[EVALUATIONS_CSV])
 
 
 def _only_for_acting(directory: RunDirectory, step: int) -> None:

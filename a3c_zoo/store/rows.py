@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO, ClassVar, NamedTuple
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, open_file, shown, write_all
@@ -27,23 +27,33 @@ MOST_WAITING = 64 << 20
 CHUNK = 1 << 20
 
 
-def end_of_rows(path: Path, step: int, column: int, head_lines: int) -> int:
-    """The bytes of a table up to its last whole row of at most so many steps; 0 if there is none.
+class Table(NamedTuple):
+    """A table of a run. step_column: which value of a row is its step. head_lines: how many lines precede its rows."""
 
-    Args:
-        column: which value of a row is its step. head_lines: how many lines are no rows; alone they count for nothing.
+    name: str
+    step_column: int
+    head_lines: int
+
+
+MONITOR = Table("monitor.csv", 3, 2)
+EVALUATIONS = Table("evaluations.csv", 0, 1)
+
+
+def end_of_rows(folder: Path, table: Table, step: int) -> int:
+    """The bytes of a run's table up to its last whole row of at most so many steps; 0 if there is none.
 
     Raises:
         RunDirectoryError: the table cannot be read.
     """
+    path = folder / table.name
     end = size = 0
     with disk_errors(path, "read"), suppress(FileNotFoundError), open_file(path, limit=MAX_TABLE) as file:
         for number, row in enumerate(file):
             size += len(row)
-            if number < head_lines:
+            if number < table.head_lines:
                 continue
             values = row.split(b",")
-            steps = values[column] if column < len(values) else b""
+            steps = b"".join(values[table.step_column : table.step_column + 1])
             if not row.endswith(b"\n") or not steps.isdigit() or int(steps) > step:
                 break
             end = size
