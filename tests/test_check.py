@@ -79,7 +79,6 @@ def walk(kind: str) -> EnvEntry:
         (walk("StringMode"), ["autoreset: num_envs=1: metadata['autoreset_mode'] is the string 'NextStep'"]),
         (walk("OneFlag"), ["flags: num_envs=1: terminated and truncated are always equal"]),
         (walk("WritesActions"), ["actions: num_envs=1: step() changes the array of actions"]),
-        (walk("FailsToClose"), ["close: num_envs=1: close() raised OSError: the door is stuck"]),
         (EnvEntry("toy", f"{TOYS}:make_processes"), ["workers: num_envs=1: it is an AsyncVectorEnv"]),
         (EnvEntry("toy", f"{TOYS}:no_such"), ["entry: factory 'tests.toys_checks:no_such' cannot be imported"]),
         (
@@ -111,7 +110,16 @@ def walk(kind: str) -> EnvEntry:
 def test_faults_of_an_environment(registry: Registry, entry: EnvEntry, faults: list[str]) -> None:
     found = told(env_findings(registry, entry))
     assert [line[: len(fault)] for line, fault in zip(found, faults, strict=False)] == faults
-    assert all("the door is stuck" in line for line in found[len(faults) :])  # in each part that closes one
+    assert len(found) == len(faults)
+
+
+def test_a_failing_close_hides_no_other_finding(registry: Registry) -> None:
+    """Training tolerates it, so it is no problem."""
+    found = env_findings(registry, walk("FailsToClose"))
+    assert told(found) == []
+    warned = [finding.text for finding in found if finding.check == "close"]
+    assert warned[0].startswith("num_envs=1: close() raised OSError: the door is stuck")
+    assert {"contract", "speed alone", "in a worker"} <= {finding.check for finding in found}
 
 
 def test_a_forgotten_seed_is_said_so(registry: Registry) -> None:
@@ -154,7 +162,7 @@ def test_episodes_that_do_not_end_are_a_warning(registry: Registry) -> None:
     assert any(line.startswith("episodes: no episode ended within 500 steps") for line in told(found, "warning"))
 
 
-def test_a_registered_environment_that_cannot_be_drawn_is_a_warning(
+def test_a_registered_environment_that_cannot_be_drawn_is_a_note(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for part in ("_run_other_checkers", "_measure"):  # they take long
@@ -163,8 +171,9 @@ def test_a_registered_environment_that_cannot_be_drawn_is_a_warning(
     found = env_findings(registry, EnvEntry("toy", env_id=f"{TOYS}:House-v0"))
     assert told(found) == []
     (finding,) = [finding for finding in found if finding.check == "render"]
-    assert finding.text == "environment 'toy' cannot be drawn: it has no parameter render_mode"
-    assert finding.cure.startswith("give __init__ a parameter render_mode, and metadata 'render_modes'")
+    assert finding.status == "ok"
+    assert "cannot be drawn: it has no parameter render_mode" in finding.text
+    assert "give __init__ a parameter render_mode, and metadata 'render_modes'" in finding.text
 
 
 @pytest.mark.parametrize("same_step", [False, pytest.param(True, marks=pytest.mark.slow)])

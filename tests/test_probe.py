@@ -20,7 +20,7 @@ from gymnasium import spaces
 
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import OptimizerConfig
-from a3c_zoo.errors import ConfigError, PluginError, WorkerError, ZooError
+from a3c_zoo.errors import ConfigError, PluginError, ZooError
 from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.variants import variant_of
@@ -99,6 +99,11 @@ def test_a_limit_that_means_never(limit_s: float) -> None:
     assert probed(make_discrete, limit_s) == probed(make_discrete)
 
 
+def test_an_environment_that_fails_to_close_has_spaces() -> None:
+    """Training tolerates it, so the probe must not end a run before it begins."""
+    assert probed(make_clinging) == probed(make_discrete)
+
+
 def test_its_threads_do_not_keep_anything_alive() -> None:
     before = threading.active_count()
     start_s = time.monotonic()
@@ -122,11 +127,6 @@ def test_its_threads_do_not_keep_anything_alive() -> None:
             make_break,
             PluginError,
             "environment 'probed' cannot be made: RuntimeError: it broke (in test_probe.py",
-        ),
-        (
-            make_clinging,
-            WorkerError,
-            "environment 'probed' cannot be tried: RuntimeError: it cannot be closed\n\nTraceback",
         ),
     ],
 )

@@ -9,10 +9,11 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import gymnasium
+from gymnasium import Env
 from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
@@ -60,6 +61,20 @@ def make_vector_env(
             f"environments, not {made}"
         )
     return env
+
+
+#: Environments, one or several.
+Closable = TypeVar("Closable", bound="Env[Any, Any] | VectorEnv[Any, Any, Any]")
+
+
+@contextmanager
+def closed(env: Closable) -> Iterator[Closable]:
+    """Closes environments after the body. What the body has done counts, though they fail to close."""
+    try:
+        yield env
+    finally:
+        with suppress(Exception):
+            env.close()
 
 
 @contextmanager

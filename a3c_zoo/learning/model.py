@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, cast
@@ -29,7 +29,7 @@ from a3c_zoo.learning.actions import (
 )
 from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.buffers import Buffers, check_saved
-from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.memory_check import SizeLimit
 from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
@@ -118,7 +118,7 @@ def probe_spaces(
     Raises:
         ConfigError: the agent cannot act in the action space, or the network cannot take the observations.
     """
-    with same_folder(), closing(make_vector_env(entry, config.env, 1, 0)) as env:
+    with same_folder(), closed(make_vector_env(entry, config.env, 1, 0)) as env:
         action_space = env.single_action_space
         observation_space = env.single_observation_space
         if class_names(action_space).isdisjoint(supported):

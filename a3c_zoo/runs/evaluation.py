@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from a3c_zoo.files import same_folder
 from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite, naming_misfits
-from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.learning.mujoco import drawing_cure, drawing_variables
@@ -227,7 +227,7 @@ def evaluate_policy(
         _without_devices(),
         closing(film or ExitStack()),
         one_torch_thread(),
-        _closed(to_play.make_env(mode)) as env,
+        closed(to_play.make_env(mode)) as env,
     ):
         for episodes, ended, _ in play_episodes(policy, env, to_play, deterministic):
             played += episodes
@@ -235,16 +235,6 @@ def evaluate_policy(
             if film:
                 film.show(partial(_picture, env, to_play.entry.name), _fps(env), is_last=bool(ended[0]))
     return PlayedEpisodes(played, deterministic, time.monotonic() - start_s)
-
-
-@contextmanager
-def _closed(env: VectorEnv[Any, Any, Any]) -> Iterator[VectorEnv[Any, Any, Any]]:
-    """Closes environments after the body. What was played counts, though they fail to close."""
-    try:
-        yield env
-    finally:
-        with suppress(Exception):
-            env.close()
 
 
 def play_episodes(
@@ -360,7 +350,7 @@ def play_scenes(policy: Policy, to_play: EpisodesToPlay, deterministic: bool) ->
     with (
         _without_devices(),
         one_torch_thread(),
-        closing(replace(to_play, num_envs=1).make_env("rgb_array")) as env,
+        closed(replace(to_play, num_envs=1).make_env("rgb_array")) as env,
     ):
         to_play = replace(to_play, patience_s=math.inf)  # somebody watches
         for episodes, _, returns in play_episodes(policy, env, to_play, deterministic):
@@ -373,7 +363,7 @@ def draw_once(entry: EnvEntry, config: EnvConfig) -> None:
         with (
             same_folder(),
             _without_devices(),
-            closing(make_vector_env(entry, config, 1, 0, "rgb_array")) as env,
+            closed(make_vector_env(entry, config, 1, 0, "rgb_array")) as env,
         ):
             env.reset(seed=0)
             _picture(env, entry.name)

@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
-from a3c_zoo.learning.environments import make_vector_env, missing_package
+from a3c_zoo.learning.environments import closed, make_vector_env, missing_package
 from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -89,7 +89,7 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
 
 
 def _look_for_masks(setup: RunSetup, findings: Findings) -> None:
-    with closing(make_vector_env(setup.entry, setup.config.env, 1, seed=0)) as env:
+    with closed(make_vector_env(setup.entry, setup.config.env, 1, seed=0)) as env:
         if "action_mask" in env.reset(seed=0)[1]:
             findings.warn(
                 "action mask", "info has an 'action_mask', which no agent of a3c-zoo reads", CURE_MASK
@@ -101,7 +101,7 @@ def _play_randomly(setup: RunSetup, findings: Findings) -> None:
     env_config = setup.config.env
     settings = vars(setup.config.agent)
     gamma = settings.get("gamma", random_play.USUAL_GAMMA)  # an agent of a plugin may have none
-    with closing(make_vector_env(setup.entry, env_config, env_config.num_envs, seed=0)) as env:
+    with closed(make_vector_env(setup.entry, env_config, env_config.num_envs, seed=0)) as env:
         steps = max(random_play.STEPS, random_play.FEW_STEPS * env_config.num_envs)
         play = random_play.measure(env, gamma, steps, limit_s=RANDOM_S, give_sign=findings.give_sign)
     random_play.judge(play, setup.config, findings)
@@ -110,7 +110,7 @@ def _play_randomly(setup: RunSetup, findings: Findings) -> None:
 def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
     entry = setup.entry
     env_config = setup.config.env
-    with closing(make_vector_env(entry, env_config, 1, seed=0)) as env:
+    with closed(make_vector_env(entry, env_config, 1, seed=0)) as env:
         policy = _RandomPolicy(env.action_space)
     try:
         with closing(play_scenes(policy, EpisodesToPlay(entry, env_config, 1, 0, 0), False)) as scenes:
@@ -118,8 +118,10 @@ def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
     except PluginError:
         raise
     except ZooError as error:
-        is_missing = "pip install" in str(error)
-        findings.warn("render", str(error), "install it to see pictures" if is_missing else cure)
+        if "pip install" in str(error):
+            findings.warn("render", str(error), "install it to see pictures")
+        else:  # it trains all the same
+            findings.ok("render", f"no pictures: {error}. For films, {cure}")
     else:
         findings.ok("render", f"pictures of {height} × {width} pixels")
 
@@ -179,7 +181,7 @@ def _run_checker(
 ) -> None:
     """Runs one checker. What SB3's refuses can still be trained by a3c-zoo's own agents."""
     try:
-        with closing(gymnasium.make(env_id, **kwargs)) as env:
+        with closed(gymnasium.make(env_id, **kwargs)) as env:
             checker(wrap_all(env.unwrapped, wrappers), skip_render_check=True)  # it would open windows
     except Exception as error:
         if cure := missing_package(error):
@@ -196,7 +198,7 @@ def _measure(setup: RunSetup, findings: Findings) -> None:
         return
     entry = setup.entry
     num_envs = setup.config.env.num_envs
-    with closing(make_vector_env(entry, setup.config.env, num_envs, seed=0)) as env:
+    with closed(make_vector_env(entry, setup.config.env, num_envs, seed=0)) as env:
         alone = _speed(env)
     findings.ok("speed alone", f"{alone:,.0f} steps/s, {num_envs} environments together")
     run = ShortRun(setup, findings, WORKER_S)
