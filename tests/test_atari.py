@@ -159,6 +159,27 @@ def test_the_limit_of_an_episode_is_in_agent_steps(keys: dict[str, Any]) -> None
     assert AtariConfig().max_episode_steps == 27_000  # 108,000 frames
 
 
+def test_the_final_observation_of_a_limit_was_on_the_screen() -> None:
+    """Every frame of it is one that the same game shows without the limit; that of ale-py is not."""
+    cut, whole = games(num_envs=2, max_episode_steps=50), games(num_envs=2)
+    random = np.random.default_rng(0)
+    before = cut.reset(seed=1)[0]
+    whole.reset(seed=1)
+    for step in range(1, 53):
+        actions = random.integers(4, size=2)
+        observation, _, _, truncated, _ = cut.step(actions)
+        expected = whole.step(actions)[0]
+        if step < 50:
+            np.testing.assert_array_equal(observation, expected)
+        elif step == 50:
+            assert truncated.all()
+            np.testing.assert_array_equal(observation, before)
+        else:
+            assert not truncated.any()
+            assert (observation != expected).any()  # a new game has begun
+        before = expected
+
+
 def test_a_life_lost_on_the_last_step_ends_the_game_as_its_limit_does() -> None:
     """Both are reported, and the next step only resets."""
     free = games(life_loss=True)

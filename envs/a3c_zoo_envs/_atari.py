@@ -23,6 +23,9 @@ class AtariGames(AtariVectorEnv):
     comes from the emulator. The number of lives does not tell: Adventure ends with one left, and Q*bert goes on with
     none, since its bonus lives are not counted. (AtariVectorEnv's `life_loss_info` has one flag for both.)
 
+    Where a limit ends a game, AtariVectorEnv (ale-py 0.12.1) returns an observation whose newest frame was never on the
+    screen. The observation before it takes its place as the final one: a value of a step earlier is bootstrapped.
+
     The picture that is drawn is the screen in colour. It comes from a twin, a second instance with the same games,
     seeds and actions that keeps colours and size. So the agent gets exactly the frames that it was trained on.
 
@@ -62,6 +65,7 @@ class AtariGames(AtariVectorEnv):
         observation, info = super().reset(seed=seed, options=options)
         self._lives = info["lives"]
         self._lost[:], self._over[:] = False, False
+        self._newest = observation
         return observation, info
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -71,6 +75,9 @@ class AtariGames(AtariVectorEnv):
         if self._twin is not None:
             self._pictures = self._twin.step(actions)[0]
         observation, reward, game_over, truncated, info = super().step(actions)
+        if truncated.any():
+            observation[truncated] = self._newest[truncated]
+        self._newest = observation
         if not self._life_loss:
             return observation, reward, game_over, truncated, info
         # A new game may have fewer lives than the last one. Its first step only resets.
