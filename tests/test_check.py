@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import pty
+import re
 import resource
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.config import EnvConfig, OptimizerConfig
+from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
@@ -26,7 +28,7 @@ from a3c_zoo.testing.agent_checks import examine_agent
 from a3c_zoo.testing.checkup import check, jobs_for
 from a3c_zoo.testing.conformance import check_contract
 from a3c_zoo.testing.environment_checks import examine_environment
-from a3c_zoo.testing.findings import Finding, Findings
+from a3c_zoo.testing.findings import USUAL, CheckOptions, Finding, Findings
 from a3c_zoo.testing.network_checks import examine_network
 from a3c_zoo.testing.optimizer_checks import examine_optimizer
 from a3c_zoo.testing.plugin_checks import examine_plugin
@@ -56,11 +58,11 @@ def told(found: list[Finding], status: str = "problem") -> list[str]:
     return [f"{finding.check}: {finding.text}" for finding in found if finding.status == status]
 
 
-def env_findings(registry: Registry, entry: EnvEntry) -> list[Finding]:
+def env_findings(registry: Registry, entry: EnvEntry, options: CheckOptions = USUAL) -> list[Finding]:
     findings = Findings("environment")
     registry.envs[entry.name] = entry
     try:
-        examine_environment(registry, entry, findings)
+        examine_environment(registry, entry, findings, options)
     finally:
         del registry.envs[entry.name]
     return findings.found
@@ -167,8 +169,7 @@ def test_a_registered_environment_that_cannot_be_drawn_is_a_note(
 ) -> None:
     for part in ("_run_other_checkers", "_measure"):  # they take long
         monkeypatch.setattr(f"a3c_zoo.testing.environment_checks.{part}", lambda setup, findings: None)
-    monkeypatch.setattr("a3c_zoo.testing.environment_checks.STEPS", 20)
-    found = env_findings(registry, EnvEntry("toy", env_id=f"{TOYS}:House-v0"))
+    found = env_findings(registry, EnvEntry("toy", env_id=f"{TOYS}:House-v0"), CheckOptions(steps=20))
     assert told(found) == []
     (finding,) = [finding for finding in found if finding.check == "render"]
     assert finding.status == "ok"
@@ -607,6 +608,31 @@ def test_what_gives_signs_is_told_to_go_on(registry: Registry) -> None:
 def run_check(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "a3c_zoo", "check", *arguments]
     return subprocess.run(command, cwd=path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def test_an_environment_is_checked_with_other_settings(registry: Registry) -> None:
+    """With a limit of 5 steps and 20 actions episodes end; with one of 50 they do not."""
+    entry = registry.env("gym:MountainCar-v0")
+    short = CheckOptions(("env.max_episode_steps=5",), steps=20)
+    (job,) = jobs_for(registry, "cartpole", CheckOptions(("env.num_envs=3",)))[:1]
+    assert job.options.overrides == ("env.num_envs=3",)
+    assert "episodes" not in {finding.check for finding in env_findings(registry, entry, short)}
+    found = env_findings(registry, entry, CheckOptions(("env.max_episode_steps=50",), steps=20))
+    (text,) = [finding.text for finding in found if finding.check == "episodes"]
+    assert text == "no episode ended within 20 steps of random actions, so no end was checked"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "line"),
+    [
+        ("a3c", CheckOptions(steps=3), "-o and --steps are for environments, and 'a3c' is none"),
+        ("cartpole", CheckOptions(("env.num_env=3",)), "Did you mean 'num_envs'"),
+        ("cartpole", CheckOptions(("env.num_envs=0",)), "env.num_envs"),
+    ],
+)
+def test_options_that_fit_no_check(registry: Registry, name: str, options: CheckOptions, line: str) -> None:
+    with pytest.raises(ZooError, match=re.escape(line)):
+        jobs_for(registry, name, options)
 
 
 SLOW = """

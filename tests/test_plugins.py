@@ -82,7 +82,8 @@ def test_a_plugin_is_described(install: Install) -> None:
         ("import no_such_module", "its import failed: ModuleNotFoundError: No module named 'no_such_module' (in"),
         ("raise ValueError('a\\nb')", "its import failed: ValueError: a b (in faulty_dist.py, line 1)"),
         ("def broken(:", "its import failed: SyntaxError: invalid syntax (faulty_dist.py, line 1)"),
-        ("raise SystemExit(3)", "its import failed: SystemExit: 3 (in faulty_dist.py, line 1)"),
+        ("raise SystemExit(3)", "its import ends the process: SystemExit: 3 (in faulty_dist.py, line 1)"),
+        ("import os; os._exit(3)", "its import ends the process: SystemExit: 3"),
     ],
 )
 def test_a_failing_import(source: str, fault: str, install: Install) -> None:
@@ -249,6 +250,40 @@ def test_an_import_that_needs_another_version(source: str, fault: str, install: 
     found = fault_of(source, install)
     assert found.startswith(fault)
     assert found.endswith(OTHER_VERSION)
+
+
+@pytest.mark.parametrize(
+    ("need", "fault"),
+    [
+        ("a3c-zoo>=9", f"it requires a3c-zoo>=9, and this is {a3c_zoo.__version__}: install versions that fit"),
+        ("a3c_zoo[play] (<0.0.1)", f"it requires a3c-zoo<0.0.1, and this is {a3c_zoo.__version__}: install"),
+        (f"a3c-zoo>={a3c_zoo.__version__}", None),
+        ("a3c-zoo>=9 ; extra == 'test'", None),
+        ("a3c-zoo-maze>=9", None),
+    ],
+)
+def test_the_version_of_a3c_zoo_that_a_plugin_requires(
+    need: str, fault: str | None, install: Install, tmp_path: Path
+) -> None:
+    """As after an installation without dependencies: it is not imported."""
+    install("needy-dist", GOOD, entry_point="needy")
+    (metadata_file,) = tmp_path.glob("needy-dist/*.dist-info/METADATA")
+    with metadata_file.open("a") as file:
+        file.write(f"Requires-Dist: {need}\n")
+    found = load()["needy-dist/needy"].info.fault
+    assert (found is None) == (fault is None)
+    assert (found or "").startswith(fault or "")
+    assert ("needy_dist" in sys.modules) == (fault is None)
+
+
+def test_a_plugin_whose_import_takes_long_is_named(
+    install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("a3c_zoo.plugins.loading.SLOW_IMPORT_S", 0.05)
+    install("slow-dist", f"import time; time.sleep(1)\n{GOOD}", entry_point="slow")
+    assert load()["slow-dist/slow"].info.status == "loaded"
+    line = "Note: plugin 'slow' (slow-dist 1.0) is still being imported, for 0.05 s; without it: "
+    assert line + "A3C_ZOO_DISABLE_PLUGINS=slow" in capsys.readouterr().err
 
 
 def test_an_entry_may_be_of_a_subclass(install: Install) -> None:

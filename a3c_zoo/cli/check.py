@@ -65,8 +65,21 @@ class _WaitingLine:
 
 @click.command(epilog="Example: a3c-zoo check cartpole")
 @click.argument("name", metavar="ENV|AGENT|NETWORK|SET|PLUGIN", shell_complete=_complete)
+@click.option(
+    "-o",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Of an environment: set one value, as for training; can be repeated.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Of an environment: the random actions that must keep the contract.  [default: 500]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
-def command(name: str, as_json: bool) -> int:
+def command(name: str, overrides: tuple[str, ...], steps: int | None, as_json: bool) -> int:
     """Check everything that has this name. A set is named ENV/SET; a plugin is checked with all that it offers.
 
     Each line is ok, a warning or a problem. A warning or a problem has its cure below.
@@ -78,12 +91,14 @@ def command(name: str, as_json: bool) -> int:
       2    nothing has this name
     """
     from a3c_zoo.testing.checkup import check, jobs_for
+    from a3c_zoo.testing.findings import USUAL, CheckOptions
 
     take_stdout()
     find_typed_module(name)
     findings: list[Finding] = []
     line = _WaitingLine()
-    for each in check(jobs_for(get_registry(), name), on_wait=line.show):
+    options = CheckOptions(overrides, steps or USUAL.steps)
+    for each in check(jobs_for(get_registry(), name, options), on_wait=line.show):
         line.clear()
         if not as_json:
             if not findings or each.subject != findings[-1].subject:

@@ -26,7 +26,7 @@ from a3c_zoo import hardware
 from a3c_zoo.cures import install_extra, install_needed
 from a3c_zoo.errors import PluginError, did_you_mean, first_line
 from a3c_zoo.hardware import giga
-from a3c_zoo.plugins.loading import FIRST_PARTY_DISTRIBUTION, Selection
+from a3c_zoo.plugins.loading import FIRST_PARTY_DISTRIBUTION, SLOW_IMPORT_S, Selection
 from a3c_zoo.plugins.registry import get_registry, load_registry
 from a3c_zoo.version import __version__
 
@@ -182,6 +182,11 @@ def plugins() -> Iterator[Diagnosis]:
         return
     names = [each.name + f" ({each.status})" * (each.status != "loaded") for each in registry.plugins]
     yield Diagnosis("plugins", "ok", ", ".join(names))
+    for info in registry.plugins:
+        if info.import_s >= SLOW_IMPORT_S:
+            text = f"{info} takes {info.import_s:.1f} s to import, before every command"
+            cure = f"let it import in its functions what is slow; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
+            yield Diagnosis("plugins", "warning", text, cure)
     for info in registry.faults:
         cure = f"a3c-zoo show plugin {info.name}; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
         if [each.name for each in registry.plugins].count(info.name) > 1:

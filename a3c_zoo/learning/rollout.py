@@ -105,7 +105,10 @@ class Rollout:
         return [np.asarray(getattr(self, name)) for name in names]
 
     def next_values(self, values: Floats, columns: slice, value: Callable[[Tensor], Tensor]) -> Floats:
-        """The value of the state after each step, `[T, n]`.
+        """The value of the state after each step, `[T, n]`. After a truncation it is that of the final observation.
+
+        Terminated states are not set to 0. A bootstrap multiplies with `~terminated`, as `returns.py` does:
+        `rewards + gamma * next_values * ~terminated`. Otherwise the first state of the next episode counts.
 
         Args:
             values: V of the observations in rows 1 … T, `[T, n]`. They hold wherever `finals` has nothing

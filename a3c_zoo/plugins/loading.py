@@ -12,13 +12,14 @@ import dataclasses
 import os
 import re
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module, metadata
-from typing import Literal
+from typing import Literal, NoReturn
 
 import pluggy
 
@@ -37,6 +38,12 @@ FIRST_PARTY_DISTRIBUTION = "a3c-zoo"
 PLUGIN_FILES = "A3C_ZOO_PLUGIN_FILES"
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
+
+#: After so long a line names the plugin whose import goes on, in seconds.
+SLOW_IMPORT_S = 2.0
+
+# A requirement of a3c-zoo itself, with a version.
+_NEEDS_A3C_ZOO = re.compile(r"a3c[-_.]zoo\s*(\[[^]]*\])?\s*\(?[<>=!~]", re.IGNORECASE)
 
 # Python's messages when a plugin gives an entry arguments that this version does not have.
 _UNKNOWN_FIELD = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
@@ -150,6 +157,8 @@ def load_plugins(selection: Selection) -> Iterator[Plugin]:
             yield Plugin(replace(info, status="blocked"))
         elif (first := seen.setdefault(info.name, info)) is not info:
             yield Plugin(info.as_faulty(f"has the same name as {first}"))
+        elif fault := _unmet_need(info, point):
+            yield Plugin(info.as_faulty(fault))
         else:
             yield _load(info, point.load)
     for file in dict.fromkeys(map(os.path.abspath, selection.files)):
@@ -183,6 +192,51 @@ def _describe(point: metadata.EntryPoint) -> PluginInfo:
     return PluginInfo(point.name, point.value, distribution, version, first_party)
 
 
+def _unmet_need(info: PluginInfo, point: metadata.EntryPoint) -> str:
+    """Says which version of a3c-zoo the plugin's distribution requires; empty if it is this one.
+
+    An installation without dependencies, or an upgrade of a3c-zoo alone, leads to it.
+    """
+    needs = [each for each in (point.dist and point.dist.requires) or () if _NEEDS_A3C_ZOO.match(each)]
+    if info.first_party or not needs:
+        return ""
+    from packaging.requirements import Requirement
+
+    for need in map(Requirement, needs):
+        is_meant = need.marker is None or need.marker.evaluate({"extra": ""})
+        if is_meant and not need.specifier.contains(__version__, prereleases=True):
+            cure = f"install versions that fit together ({upgrade(info.distribution)})"
+            return f"it requires a3c-zoo{need.specifier}, and this is {__version__}: {cure}"
+    return ""
+
+
+@contextlib.contextmanager
+def _watched_import(info: PluginInfo) -> Iterator[None]:
+    """While a plugin is imported: names it if that takes long, and if it ends the process.
+
+    Nobody could tell otherwise which of the plugins does it.
+    """
+    without = "" if info.file else f"; without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
+    line = f"Note: {info} is still being imported, for {SLOW_IMPORT_S:g} s{without}\n"
+    timer = threading.Timer(SLOW_IMPORT_S, lambda: sys.stderr.write(line))
+    timer.daemon = True
+    before = os._exit
+    pid = os.getpid()
+
+    def leave(status: int) -> NoReturn:
+        if os.getpid() != pid:  # a fork that the plugin has made
+            before(status)
+        raise SystemExit(status)
+
+    timer.start()
+    os._exit = leave
+    try:
+        yield
+    finally:
+        os._exit = before
+        timer.cancel()
+
+
 def _load(info: PluginInfo, load: Callable[[], object]) -> Plugin:
     """Loads and checks a plugin. What it prints goes to stderr, because it would damage the output of `--json`."""
     with contextlib.redirect_stdout(sys.stderr), kept_settings():
@@ -192,10 +246,15 @@ def _load(info: PluginInfo, load: Callable[[], object]) -> Plugin:
 def _load_quietly(info: PluginInfo, load: Callable[[], object]) -> Plugin:
     started = time.perf_counter()
     try:
-        implementation = load()
+        with _watched_import(info):
+            implementation = load()
     except (Exception, SystemExit) as error:
         seconds = time.perf_counter() - started
-        fault = _version_fault(info, error) or f"its import failed: {one_line(error)}"
+        if isinstance(error, SystemExit):
+            failed = f"its import ends the process: {one_line(error)}"
+        else:
+            failed = f"its import failed: {one_line(error)}"
+        fault = _version_fault(info, error) or failed
         return Plugin(replace(info.as_faulty(fault, error), import_s=seconds))
     info = replace(info, import_s=time.perf_counter() - started)
     manager = new_manager()

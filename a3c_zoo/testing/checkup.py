@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from a3c_zoo.config import sets
 from a3c_zoo.config.sets import HyperparamSet, list_sets
-from a3c_zoo.errors import WorkerError, one_line, printable, type_and_message, unknown_name
+from a3c_zoo.errors import WorkerError, ZooError, one_line, printable, type_and_message, unknown_name
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
 from a3c_zoo.plugins.loading import PluginInfo
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.processes.child import ChildProcess, end_children
 from a3c_zoo.processes.start import CURE_UNSENDABLE
-from a3c_zoo.testing.findings import LIMIT_S, Finding, Findings, Status
+from a3c_zoo.testing.findings import LIMIT_S, USUAL, CheckOptions, Finding, Findings, Status
 
 #: How often the parent looks whether the child hangs, in seconds.
 LOOK_S = 0.5
@@ -37,13 +37,14 @@ class Job(NamedTuple):
     Attributes:
         subject: its kind and name, for people. name: its name on the command line. owner: the plugin that
             offers it.
-        what: the thing itself.
+        what: the thing itself. options: of the check, if it is an environment.
     """
 
     subject: str
     name: str
     owner: PluginInfo
     what: PluginInfo | EnvEntry | AgentEntry | NetworkEntry | HyperparamEntry | HyperparamSet
+    options: CheckOptions = USUAL
 
     def examine(self, registry: Registry, findings: Findings) -> None:
         """Runs the check in this process."""
@@ -58,7 +59,7 @@ class Job(NamedTuple):
             case PluginInfo():
                 plugin_checks.examine_plugin(registry, self.what, findings)
             case EnvEntry():
-                environment_checks.examine_environment(registry, self.what, findings)
+                environment_checks.examine_environment(registry, self.what, findings, self.options)
             case AgentEntry():
                 agent_checks.examine_agent(registry, self.what, findings)
             case NetworkEntry():
@@ -69,11 +70,16 @@ class Job(NamedTuple):
                 plugin_checks.examine_set(registry, self.what, findings)
 
 
-def jobs_for(registry: Registry, name: str) -> list[Job]:
+def jobs_for(registry: Registry, name: str, options: CheckOptions = USUAL) -> list[Job]:
     """Returns the checks of everything that has a name, and of all that a plugin of this name offers.
+
+    Args:
+        options: of the checks of environments.
 
     Raises:
         UnknownNameError: nothing has this name.
+        ConfigError: an override is wrong.
+        ZooError: there are options, and no environment has this name.
     """
     jobs = list(_jobs(registry))
     chosen = [job for job in jobs if name in (job.name, job.owner.name)]
@@ -85,7 +91,18 @@ def jobs_for(registry: Registry, name: str) -> list[Job]:
         raise unknown_name(
             "environment, agent, network, set or plugin", name, names, listing="a3c-zoo list --help"
         )
-    return chosen
+    if options == USUAL:
+        return chosen
+    return _with_options(registry, name, chosen, options)
+
+
+def _with_options(registry: Registry, name: str, jobs: Sequence[Job], options: CheckOptions) -> list[Job]:
+    envs = [job.what for job in jobs if isinstance(job.what, EnvEntry)]
+    if not envs:
+        raise ZooError(f"-o and --steps are for environments, and '{name}' is none")
+    for env in envs:
+        sets.resolve_config(registry, env, registry.agent(env.default_agent), overrides=options.overrides)
+    return [job._replace(options=options) for job in jobs]
 
 
 def _jobs(registry: Registry) -> Iterator[Job]:

@@ -25,14 +25,12 @@ from a3c_zoo.runs.evaluation import EpisodesToPlay, play_scenes
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.testing import random_play
 from a3c_zoo.testing.conformance import check_contract, check_env_entry
-from a3c_zoo.testing.findings import LIMIT_S, Findings
+from a3c_zoo.testing.findings import LIMIT_S, USUAL, CheckOptions, Findings
 from a3c_zoo.testing.short_run import ShortRun
 from a3c_zoo.testing.tested_environment import Subject
 
 #: The numbers of environments with which the contract is checked.
 NUM_ENVS = (1, 3)
-#: The number of random actions with which it is checked.
-STEPS = 500
 #: Seconds for which the speed is measured: of the environment alone, and in a worker.
 ALONE_S, WORKER_S = 0.5, 1.0
 #: Seconds for which random actions are played at most.
@@ -40,7 +38,7 @@ RANDOM_S = 2.0
 #: Colours and the prefix of Gymnasium's warnings.
 DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
 
-CURE_ENDLESS = "in a test, a3c_zoo.testing.check_env(entry, steps=...) plays longer; or add a time limit"
+CURE_ENDLESS = "play longer (a3c-zoo check --steps; steps= of a3c_zoo.testing.check_env), or add a time limit"
 PICTURE = "with 'rgb_array' render() returns [height, width, 3], uint8"
 CURE_MASK = (
     "give an excluded action no effect or a low reward, so that agents learn to leave it; a wrapper can do so"
@@ -51,13 +49,16 @@ CURE_RENDER_ONE = (
 )
 
 
-def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings) -> None:
+def examine_environment(
+    registry: Registry, entry: EnvEntry, findings: Findings, options: CheckOptions = USUAL
+) -> None:
     """Checks an environment as its default agent trains it."""
     with findings.during("entry", "correct the entry"):
         check_env_entry(entry, None, findings)
     setup: RunSetup | None = None
     with findings.during("configuration", "correct the environment's hyperparameter set"):
-        config = resolve_config(registry, entry, registry.agent(entry.default_agent))
+        agent = registry.agent(entry.default_agent)
+        config = resolve_config(registry, entry, agent, overrides=options.overrides)
         run = {"workers": 1, "worker_restarts": 0, "worker_timeout_s": LIMIT_S / 2}
         config = replace(config, run=config.run.model_copy(update=run))
         setup = RunSetup.of(registry, config, serial=False)
@@ -67,7 +68,7 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
     has_ended = False
     for n in NUM_ENVS:
         with findings.during("contract", "correct the environment"):
-            has_ended |= check_contract(Subject(entry, setup.config.env, n, findings), STEPS)
+            has_ended |= check_contract(Subject(entry, setup.config.env, n, findings), options.steps)
     if findings.is_sound:
         findings.ok("contract", "spaces, steps, seeds, autoreset and state keep it")
         with findings.during(
@@ -75,7 +76,9 @@ def examine_environment(registry: Registry, entry: EnvEntry, findings: Findings)
         ):
             probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
         if not has_ended:
-            message = f"no episode ended within {STEPS} steps of random actions, so no end was checked"
+            message = (
+                f"no episode ended within {options.steps} steps of random actions, so no end was checked"
+            )
             findings.warn("episodes", message, CURE_ENDLESS)
         _look_for_masks(setup, findings)
         with findings.during("random actions", "correct the environment"):

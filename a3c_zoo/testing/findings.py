@@ -17,6 +17,22 @@ LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """How an environment is checked.
+
+    Attributes:
+        overrides: `KEY=VALUE` texts, as for `a3c-zoo train -o`.
+        steps: the number of random actions with which the contract is checked.
+    """
+
+    overrides: tuple[str, ...] = ()
+    steps: int = 500
+
+
+USUAL = CheckOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One result of a check.
 
