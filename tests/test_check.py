@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -600,6 +601,16 @@ def test_what_gives_signs_is_told_to_go_on(registry: Registry) -> None:
     findings.close()  # type: ignore[attr-defined]
     assert ("environment 'cartpole'", "contract") in {(subject, part) for subject, part, _ in told}
     assert all(waited_s >= 0 for _, _, waited_s in told)
+
+
+def test_an_agent_with_a_wrong_bootstrap_does_not_learn(registry: Registry) -> None:
+    """All else about it is right. The same agent without the fault passes."""
+    for run, statuses in (("a3c_zoo.agents.a3c:run_a3c", {"ok"}), (f"{TOYS}:run_crossing", {"problem"})):
+        entry = replace(registry.agent("a3c"), name="crossing", run=run, spaces=("Discrete",))
+        findings = Findings("agent")
+        examine_agent(registry, entry, findings)
+        assert {finding.status for finding in findings.found if finding.check == "learning"} == statuses
+        assert {finding.check for finding in findings.found if finding.status == "problem"} <= {"learning"}
 
 
 # The command

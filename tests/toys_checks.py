@@ -14,9 +14,11 @@ from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
 from torch import nn
 
+from a3c_zoo.agents import A3CWorker, train
+from a3c_zoo.learning import Rollout
 from a3c_zoo.learning.networks import ActorCritic, Split
 from a3c_zoo.learning.recurrent import kept
-from a3c_zoo.records import Report, Snapshot
+from a3c_zoo.records import Report, RunContext, Snapshot
 from tests.walks import Walk
 
 # Environments
@@ -469,3 +471,16 @@ class NumberAsMoment(Ball):
     @staticmethod
     def moments(parameters: Any, config: Any) -> Any:
         return {"velocity": 0}
+
+
+class CrossingWorker(A3CWorker):
+    """Bootstraps across terminations, as if the next episode were the same one."""
+
+    def collect(self) -> Rollout:
+        rollout = super().collect()
+        rollout.terminated[:] = False
+        return rollout
+
+
+def run_crossing(context: RunContext) -> None:
+    train(context, CrossingWorker)

@@ -1,6 +1,8 @@
-"""The check of an agent: short runs in turn and in two processes, save, load, resume, stop."""
+"""The check of an agent: short runs in turn and in two processes, save, load, resume, stop; and whether it learns."""
 
 from __future__ import annotations
+
+import time
 
 from a3c_zoo.config import SECTIONS, AgentConfig
 from a3c_zoo.config.sets import resolve_config
@@ -14,8 +16,14 @@ from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.short_run import ShortRun
 from a3c_zoo.testing.small_environment import ACTIONS
 
+ENVIRONMENTS = "a3c_zoo.testing.small_environment"
 #: Training time of a run in turn, and of one in worker processes, in seconds; both end with a rollout.
 SERIAL_S, PARALLEL_S = 0.2, 0.5
+#: Parts in which an agent learns the corridor of `Shortcut`, in seconds; how long it may take; after so many steps it
+#: should have learned it (a3c needs 2,000, a3c-data and sb3-ppo 4,000).
+LEARN_S, LEARN_LIMIT_S, LEARN_STEPS = 0.5, 60.0, 20_000
+#: A mean return over so many episodes, beyond this number, shows that it has learned. Random actions have 3.9.
+LEARNED, LEARN_EPISODES = 5.0, 40
 #: An agent that takes longer to return after `settle` gets a warning, in seconds.
 LONGEST_STOP_S = 5.0
 
@@ -48,16 +56,21 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
             findings.ok(space, f"{run.steps:,} steps in one process; saves, loads and plays")
     if findings.is_sound and entry.spaces:
         _check_resume(_setup(registry, entry, entry.spaces[0], serial=True), runs[entry.spaces[0]], findings)
+        if "Discrete" in runs and runs["Discrete"].updates:
+            _check_learning(registry, entry, findings)
         if not entry.one_process:
             _check_processes(_setup(registry, entry, entry.spaces[0], serial=False), findings)
 
 
 def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> RunSetup:
+    """A run of the agent on a small environment with this action space."""
+    environment = EnvEntry("trial", env_id=f"{ENVIRONMENTS}:SmallEnvironment-v0", kwargs={"space": space})
+    return _setup_on(registry, environment, entry, serial)
+
+
+def _setup_on(registry: Registry, environment: EnvEntry, entry: AgentEntry, serial: bool) -> RunSetup:
     """A run of the agent with its defaults, two workers and two environments each, where it takes as many."""
-    environment = EnvEntry(
-        "trial", env_id="a3c_zoo.testing.small_environment:SmallEnvironment-v0", kwargs={"space": space}
-    )
-    overrides: list[str] = []
+    overrides = [f"run.steps={LEARN_STEPS}"]  # schedules end with a budget
     if not entry.one_process:
         overrides += ["run.workers=2", "run.worker_restarts=0"]
     if not entry.one_environment:
@@ -125,6 +138,42 @@ def _check_resume(setup: RunSetup, run: ShortRun, findings: Findings) -> None:
             message = f"it counts {resumed.first_steps:,} steps, where the run had {run.steps:,} before"
             findings.expect(resumed.first_steps >= run.steps, check, message, cure)
             findings.ok(check, f"goes on from step {run.steps:,}")
+
+
+def _check_learning(registry: Registry, entry: AgentEntry, findings: Findings) -> None:
+    """Trains where going on is worth more than leaving, which an agent with a wrong bootstrap does not learn."""
+    cure = (
+        "look at its bootstrap: a terminated state has the value 0, a truncated one that of its final observation; "
+        "then at the sign of its loss and at its rate"
+    )
+    with findings.during("learning", cure):
+        environment = EnvEntry("corridor", env_id=f"{ENVIRONMENTS}:Shortcut-v0")
+        setup = _setup_on(registry, environment, entry, serial=True)
+        start_s = time.monotonic()
+        run: ShortRun | None = None
+        while True:
+            run = _trained(setup, findings, LEARN_S, run)
+            mean_return = _best_return(setup, run)
+            text = f"a mean return of {mean_return:.1f} after {run.steps:,} steps of a corridor"
+            findings.give_sign()
+            if mean_return > LEARNED:
+                findings.ok("learning", text)
+                return
+            if run.steps >= LEARN_STEPS:
+                findings.problem("learning", f"{text}: random actions have 3.9, and 6 is possible", cure)
+                return
+            if time.monotonic() - start_s > LEARN_LIMIT_S:
+                findings.ok("learning", f"{text}: too few to tell whether it learns")
+                return
+
+
+def _best_return(setup: RunSetup, run: ShortRun) -> float:
+    """The mean return of the policy so far, with sampled or with the most probable actions."""
+    assert run.state is not None
+    policy = load_policy(setup.agent.load, setup.entry, setup.network, setup.config, run.state)
+    to_play = EpisodesToPlay(setup.entry, setup.config.env, LEARN_EPISODES, 0, 0, 8)
+    played = [evaluate_policy(policy, to_play, deterministic) for deterministic in (False, True)]
+    return max(each.evaluation().mean_return for each in played)
 
 
 def _check_processes(setup: RunSetup, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""A small environment for the checks of agents, registered with Gymnasium when this module is imported."""
+"""Small environments for the checks of agents, registered with Gymnasium when this module is imported."""
 
 from __future__ import annotations
 
@@ -47,6 +47,42 @@ class SmallEnvironment(gymnasium.Env[NDArray[np.float32], Any]):
         return self.np_random.uniform(-1, 1, 4).astype(np.float32)
 
 
+class Shortcut(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """A corridor of four places: each step on pays 1, and the last one 3, as leaving it at any place does.
+
+    So going on to the end is worth 6, and leaving at once 3. It is the other way round for an agent that bootstraps
+    across a termination: who leaves at once is paid 3 at each step (at every other one, if a step is needed to reset),
+    who goes on 6 in four. Observations are one-hot, the place in the corridor `[4]`; action 0 leaves it.
+    """
+
+    LENGTH = 4
+    END, WENT_ON = 3.0, 1.0
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(0.0, 1.0, (self.LENGTH,))
+        self.action_space = spaces.Discrete(2)
+        self._place = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._place = 0
+        return self._observation(), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        if action == 0 or self._place == self.LENGTH - 1:
+            return self._observation(), self.END, True, False, {}
+        self._place += 1
+        return self._observation(), self.WENT_ON, False, False, {}
+
+    def _observation(self) -> NDArray[np.float32]:
+        observation = np.zeros(self.LENGTH, np.float32)
+        observation[self._place] = 1
+        return observation
+
+
+gymnasium.register("Shortcut-v0", f"{__name__}:Shortcut", disable_env_checker=True)
 gymnasium.register(
     "SmallEnvironment-v0", f"{__name__}:SmallEnvironment", max_episode_steps=25, disable_env_checker=True
 )
