@@ -176,6 +176,7 @@ def install_page(page: str, folder: Path) -> None:
     [
         ("write-an-agent.md", ["--agent", "hill-climbing"]),
         ("write-an-agent.md", ["--agent", "patient", "-o", "rollouts=2", "-o", "num_envs=4"]),
+        ("write-an-agent.md", ["--agent", "vtrace", "-o", "epochs=2", "-o", "reward_scale=auto"]),
         ("write-a-network.md", ["-o", "network.name=wide", "-o", "network.units=8", "--serial"]),
         ("write-a-network.md", ["-o", "network.name=wide", "-o", "recurrent=gru", "-o", "dropout=0.1", "--serial"]),
         ("write-an-optimizer.md", ["-o", "optimizer.name=heavy-ball", "-o", "momentum=0.8", "--serial"]),

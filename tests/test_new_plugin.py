@@ -25,8 +25,10 @@ from tests.wheels import clean_environment, pip, run, zoo_wheel
 USES = {
     "env": ["train", "tried", "--steps", "2000", "--name", "first"],
     "vector-env": ["train", "tried", "--steps", "2000", "--name", "first"],
+    "wrap": ["train", "tried", "--steps", "2000", "--name", "first"],
     "agent": ["train", "cartpole", "--agent", "tried", "--steps", "2000", "--name", "first"],
     "network": ["train", "cartpole", "-o", "network.name=tried", "--steps", "2000", "--name", "first"],
+    "optimizer": ["train", "cartpole", "-o", "optimizer.name=tried", "--steps", "2000", "--name", "first"],
     "hook": ["train", "cartpole", "-o", "plugins.tried.patience=20000", "--steps", "2000", "--name", "first"],
     "command": ["tried", "."],
 }
@@ -37,6 +39,11 @@ def new_plugin(*arguments: str | Path) -> str:
     result = CliRunner().invoke(cli, ["new-plugin", *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def option_of(kind: str) -> list[str]:
+    """The option that asks for a kind."""
+    return ["--wrap", "gym:Acrobot-v1"] if kind == "wrap" else [f"--{kind}"]
 
 
 def refusal(*arguments: str | Path) -> str:
@@ -63,7 +70,7 @@ QUICK = ("command",)
 )
 def test_each_kind_installs_and_passes_its_own_tests(kind: str, tmp_path: Path) -> None:
     project, site = tmp_path / "project", tmp_path / "site"
-    new_plugin("tried", f"--{kind}", "--dir", project)
+    new_plugin("tried", *option_of(kind), "--dir", project)
     options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target")
     run(sys.executable, "-m", "pip", "install", *options, site, project)  # a wheel, so that forgotten data would show
     zoo = (sys.executable, "-m", "a3c_zoo")
@@ -79,7 +86,7 @@ def test_each_kind_installs_and_passes_its_own_tests(kind: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_written_is_tidy(kind: str, tmp_path: Path) -> None:
-    printed = new_plugin("tried", f"--{kind}", "--dir", tmp_path)
+    printed = new_plugin("tried", *option_of(kind), "--dir", tmp_path)
     for tool in (["check"], ["format", "--check"]):
         call(sys.executable, "-m", "ruff", *tool, "--no-cache", ".", cwd=tmp_path, path=tmp_path)
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
@@ -114,7 +121,7 @@ def test_the_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["none", "a-class", "split"])
 def test_any_word_may_be_the_name(kind: str, name: str, tmp_path: Path) -> None:
-    new_plugin(name, f"--{kind}", "--dir", tmp_path)
+    new_plugin(name, *option_of(kind), "--dir", tmp_path)
     assert compileall.compile_dir(tmp_path, quiet=1)
 
 
@@ -148,6 +155,10 @@ def test_a_disk_that_is_full_half_way(tmp_path: Path) -> None:
         (["mlp", "--network"], "the name 'mlp' is taken"),
         (["train", "--command"], "the name 'train' is taken"),
         (["envs", "--hook"], "the name 'envs' is taken"),
+        (["adam", "--optimizer"], "the name 'adam' is taken"),
+        (["maze", "--wrap", "Acrobot-v1"], "such as gym:Acrobot-v1"),
+        (["maze", "--wrap", "gym:Acrobat-v1"], "Did you mean 'gym:Acrobot-v1'"),
+        (["maze", "--wrap", "gym:Acrobot-v1", "--env"], "choose one kind of plugin, not --env and --wrap"),
         (["maze", "--vector-env", "--agent"], "choose one kind of plugin, not --vector-env and --agent"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -215,6 +217,25 @@ def test_the_learner_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     resumed = a3c_zoo.train(resume=second, steps=1280, runs_dir=tmp_path / "runs")
     assert resumed.steps >= 1280
     assert bool(parameters(second).isfinite().all())
+
+
+def test_v_trace_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worked by hand, with γ = 0.5, V = 1 everywhere, r = 2, ratios 2, 0.5, 1 and 0.5; the limit is 1.
+
+    δ = ρ (2 + 0.5 − 1) = 1.5, 0.75, 1.5, and 0.5 (2 − 1) = 0.5. The last step terminates, the third is truncated.
+    v₃ = 1.5; v₂ = 2.5; v₁ = 1 + 0.75 + 0.5·0.5·1.5 = 2.125; v₀ = 1 + 1.5 + 0.5·1·1.125 = 3.0625.
+    A₀ = 2 + 0.5·2.125 − 1 = 2.0625; A₁ = 0.5 (2 + 0.5·2.5 − 1) = 1.125; A₂ = 2 + 0.5·1 − 1 = 1.5; A₃ = 0.5.
+    """
+    install_page("write-an-agent.md", tmp_path / "installed")
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    vtrace = importlib.import_module("vtrace").vtrace
+    ones = np.ones((4, 1), np.float32)
+    terminated = np.array([[False], [False], [False], [True]])
+    truncated = np.array([[False], [False], [True], [False]])
+    ratios = np.array([[2.0], [0.5], [1.0], [0.5]], np.float32)
+    targets, advantages = vtrace(2 * ones, ones, ones, terminated, truncated, ratios, 0.5, 1.0)
+    assert targets[:, 0].tolist() == [3.0625, 2.125, 2.5, 1.5]
+    assert advantages[:, 0].tolist() == [2.0625, 1.125, 1.5, 0.5]
 
 
 @pytest.mark.parametrize("own", ["own", "own-data", "own-grad", "own-workers"])

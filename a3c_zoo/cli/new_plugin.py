@@ -49,6 +49,7 @@ KINDS: Mapping[str, PluginKind] = {
         _TRAIN,
         "env.py",
     ),
+    "wrap": PluginKind(("wrap",), "{wrapped}, changed, as an environment for a3c-zoo", _TRAIN, "env.py"),
     "agent": PluginKind(
         ("agent",),
         "The agent a3c with Huber's loss for values, for a3c-zoo",
@@ -60,6 +61,12 @@ KINDS: Mapping[str, PluginKind] = {
         "A network with one hidden layer for policy and value, for a3c-zoo",
         (_TRAIN[0], "a3c-zoo train cartpole -o network.name={name}"),
         "network.py",
+    ),
+    "optimizer": PluginKind(
+        ("optimizer",),
+        "Gradient descent with momentum, for a3c-zoo",
+        (_TRAIN[0], "a3c-zoo train cartpole -o optimizer.name={name}"),
+        "optimizer.py",
     ),
     "hook": PluginKind(
         ("hook",),
@@ -82,8 +89,12 @@ KINDS: Mapping[str, PluginKind] = {
 @click.option(
     "--vector-env", is_flag=True, help="A gymnasium.vector.VectorEnv, whose environments step together."
 )
+@click.option(
+    "--wrap", "wrapped", metavar="gym:ID", help="A registered environment, changed: other rewards, say."
+)
 @click.option("--agent", is_flag=True, help="An agent: a3c with another loss.")
 @click.option("--network", is_flag=True, help="An actor-critic network.")
+@click.option("--optimizer", is_flag=True, help="An optimizer.")
 @click.option("--hook", is_flag=True, help="Run hooks, which watch a run and can end it.")
 @click.option("--command", is_flag=True, help="A sub-command of a3c-zoo.")
 @click.option(
@@ -93,16 +104,18 @@ KINDS: Mapping[str, PluginKind] = {
     type=click.Path(path_type=Path),
     help="Folder to write to; it is empty or new.  [default: a3c-zoo-NAME]",
 )
-def command(name: str, folder: Path | None, **kinds: bool) -> None:
+def command(name: str, folder: Path | None, wrapped: str | None, **kinds: bool) -> None:
     """Write a complete distribution with a plugin that works: code, tests, README and a CI workflow.
 
     NAME is the name of the plugin and of what it offers. It is an environment unless another kind is named.
     """
-    given = [kind.replace("_", "-") for kind, is_given in kinds.items() if is_given] or ["env"]
+    given = [kind.replace("_", "-") for kind, is_given in kinds.items() if is_given]
+    given = given + (["wrap"] if wrapped else []) or ["env"]
     if len(given) > 1:
         raise click.UsageError(f"choose one kind of plugin, not --{' and --'.join(given)}.")
     kind = given[0]
     chosen = KINDS[kind]
+    wrapped_id = _wrapped_id(wrapped) if wrapped else ""
     package = f"a3c_zoo_{name.replace('-', '_')}"
     _refuse_name(name, kind, package, get_registry())
     folder = Path(f"a3c-zoo-{name}") if folder is None else folder
@@ -112,7 +125,8 @@ def command(name: str, folder: Path | None, **kinds: bool) -> None:
         "distribution": f"a3c-zoo-{name}",
         "package": package,
         "title": "".join(part.capitalize() for part in name.split("-")),
-        "description": chosen.description,
+        "description": chosen.description.format(wrapped=wrapped_id),
+        "wrapped": wrapped_id,
         "commands": commands,
         "edits": f"The lines marked EDIT in `src/{package}/{chosen.edited}` are those to change first.",
         "versions": _tested_versions(__version__),
@@ -126,6 +140,15 @@ def command(name: str, folder: Path | None, **kinds: bool) -> None:
     click.echo(f"The lines marked EDIT in src/{package}/{chosen.edited} are those to change first.")
 
 
+def _wrapped_id(wrapped: str) -> str:
+    """The id of `gym:ID`, which must exist. Raises ZooError if it does not."""
+    if not wrapped.startswith("gym:"):
+        raise ZooError(
+            f"--wrap {wrapped}: it takes an environment that Gymnasium knows, such as gym:Acrobot-v1"
+        )
+    return get_registry().env(wrapped).name.removeprefix("gym:")
+
+
 def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None:
     """Raises ZooError for a name that cannot be used, or that something has already."""
     if not _NAME.fullmatch(name):
@@ -135,6 +158,7 @@ def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None
     others: dict[str, Iterable[str]] = {
         "agent": registry.agents,
         "network": registry.networks,
+        "optimizer": registry.optimizers,
         "command": registry.commands,
         "hook": registry.hooks,
     }
