@@ -229,14 +229,58 @@ def test_what_a_step_raises_says_where() -> None:
     assert caught.value.__notes__ == ["(raised in step() of environment 'toy')"]
 
 
-def test_dictionaries_as_observations_are_refused() -> None:
-    class DictEnv(ToyEnv):
+class InParts(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """CartPole with its speeds, and the side on which the cart is, as a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        speeds = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.observation_space = spaces.Dict({"speeds": speeds, "side": spaces.Discrete(2)})
+
+    def observation(self, observation: Any) -> dict[str, Any]:
+        return {"speeds": observation[[1, 3]], "side": np.int64(observation[0] > 0)}
+
+
+def equal(one: Any, other: Any) -> bool:
+    assert one.keys() == other.keys() == {"speeds", "side"}
+    return all(np.array_equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_dictionaries_are_handed_over_as_by_sb3(mode: str) -> None:
+    reset = AutoresetMode(mode)
+    if mode == "NextStep":
+        ours: Any = ZooVecEnv([SyncVectorEnv([InParts], autoreset_mode=reset) for _ in range(2)], "parts")
+    else:
+        ours = ZooVecEnv([SyncVectorEnv([InParts] * 2, autoreset_mode=reset)], "parts")
+    theirs: Any = make_vec_env(InParts, 2)
+    for env in (ours, theirs):
+        env.seed(11)
+    assert equal(ours.reset(), theirs.reset())
+    random = np.random.default_rng(0)
+    num_ended = 0
+    for _ in range(200):
+        actions = random.integers(2, size=2)
+        observation, rewards, dones, infos = ours.step(actions)
+        their_observation, their_rewards, their_dones, their_infos = theirs.step(actions)
+        assert equal(observation, their_observation)
+        assert np.array_equal(rewards, their_rewards)
+        assert np.array_equal(dones, their_dones)
+        for n in np.flatnonzero(dones):
+            num_ended += 1
+            assert equal(infos[n]["terminal_observation"], their_infos[n]["terminal_observation"])
+    assert num_ended > 10
+
+
+def test_parts_that_sb3_does_not_know_are_refused() -> None:
+    class NestedEnv(ToyEnv):
         def __init__(self) -> None:
             super().__init__()
-            self.observation_space = spaces.Dict({"x": spaces.Discrete(2)})  # type: ignore[assignment]
+            inner = spaces.Dict({"x": spaces.Discrete(2)})
+            self.observation_space = spaces.Dict({"inner": inner})  # type: ignore[assignment]
 
-    with pytest.raises(ConfigError, match=r"env.stack: zoo — environment 'toy' has observations Dict\('x'"):
-        ZooVecEnv([SyncVectorEnv([DictEnv])], "toy")
+    with pytest.raises(ConfigError, match=r"env.stack: zoo — environment 'toy' has observations Dict\('inner'"):
+        ZooVecEnv([SyncVectorEnv([NestedEnv])], "toy")
 
 
 def test_the_rest_of_the_interface() -> None:

@@ -19,11 +19,12 @@ also steps them one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
@@ -44,18 +45,68 @@ from a3c_zoo.learning.autoreset import (
 from a3c_zoo.learning.collector import EpisodeAccounts
 from a3c_zoo.learning.contract import CheckedEnvironment, is_finite
 from a3c_zoo.learning.environments import faults_of, make_vector_env
-from a3c_zoo.learning.spaces import ObservationSpec
+from a3c_zoo.learning.spaces import ObservationSpec, row_of
 from a3c_zoo.plugins.entries import EnvEntry
+
+#: The key of observations that are arrays and no dictionaries.
+ARRAY = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One vector environment, and the place of its environments among all."""
+    """One vector environment, and the place of its environments among all.
 
-    checked: CheckedEnvironment
+    Attributes:
+        checks: those of each array of the observations, by key (`ARRAY` if they are no dictionaries).
+    """
+
+    env: VectorEnv[Any, Any, Any]
+    checks: Mapping[str, CheckedEnvironment]
     autoreset: Autoreset
     episode_over: EpisodeOver
     place: slice
+
+    @property
+    def any_check(self) -> CheckedEnvironment:
+        """One that names the environment in errors."""
+        return next(iter(self.checks.values()))
+
+    def put(self, observations: Mapping[str, NDArray[Any]], given: Any) -> None:
+        """Writes what `reset` or `step` gave to the rows of this part, checked."""
+        for key, check in self.checks.items():
+            observations[key][self.place] = check.observation(_array(given, key))
+
+    def final(self, finals: Any, n: int) -> Any:
+        """Row n of `Autoreset.final_observations`, checked: an array, or a dictionary of arrays."""
+        if ARRAY in self.checks:
+            return self.checks[ARRAY].final_observation(finals, n)
+        row = None if finals is None else row_of(finals, n)
+        return {
+            key: check.final_observation(row and np.asarray(row[key])[np.newaxis], 0)
+            for key, check in self.checks.items()
+        }
+
+
+def _array(observation: Any, key: str) -> Any:
+    if key == ARRAY:
+        return observation
+    return observation.get(key) if isinstance(observation, dict) else None
+
+
+def _specs(space: gymnasium.Space[Any], name: str) -> dict[str, ObservationSpec]:
+    """Shape and dtype of each array of the observations, by key. Raises ConfigError if SB3 cannot have them."""
+    parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {ARRAY: space}
+    specs = {
+        key: ObservationSpec("vector", part.shape, np.dtype(part.dtype))
+        for key, part in parts.items()
+        if part.shape is not None and part.dtype is not None
+    }
+    if len(specs) < len(parts) or not parts:
+        raise ConfigError(
+            f"env.stack: zoo — environment '{name}' has observations {space}; the zoo's environments "
+            f"can be handed to stable-baselines3 only with arrays, or dictionaries of arrays, as observations"
+        )
+    return specs
 
 
 class ZooVecEnv(VecEnv):
@@ -72,7 +123,7 @@ class ZooVecEnv(VecEnv):
         clip_rewards: give SB3 the sign of each reward; `info["episode"]` stays raw.
 
     Raises:
-        ConfigError: observations are dictionaries or tuples.
+        ConfigError: observations are tuples, or dictionaries with other parts than arrays.
     """
 
     def __init__(
@@ -83,17 +134,13 @@ class ZooVecEnv(VecEnv):
         self._clip_rewards = clip_rewards
         observation_space = envs[0].single_observation_space
         action_space = envs[0].single_action_space
-        if observation_space.shape is None or observation_space.dtype is None:
-            raise ConfigError(
-                f"env.stack: zoo — environment '{name}' has observations {observation_space}; the zoo's environments "
-                f"can be handed to stable-baselines3 only with arrays as observations"
-            )
-        spec = ObservationSpec("vector", observation_space.shape, observation_space.dtype)
+        self._specs = _specs(observation_space, name)
         self._parts: list[_Part] = []
         num_envs = 0
         for env in envs:
             place = slice(num_envs, num_envs := num_envs + env.num_envs)
-            part = _Part(CheckedEnvironment(env, name, spec), autoreset_of(env), episode_over(env), place)
+            checks = {key: CheckedEnvironment(env, name, spec) for key, spec in self._specs.items()}
+            part = _Part(env, checks, autoreset_of(env), episode_over(env), place)
             if isinstance(part.autoreset, NextStep) and env.num_envs > 1:
                 raise ValueError("a vector environment in NEXT_STEP mode must have a single environment")
             self._parts.append(part)
@@ -104,20 +151,28 @@ class ZooVecEnv(VecEnv):
         elif isinstance(action_space, spaces.MultiDiscrete):
             self.first_action = action_space.start
             action_space = spaces.MultiDiscrete(action_space.nvec)
-        self._shape = (num_envs, *spec.shape)
-        self._dtype = spec.dtype
         self._valid = np.ones((1, num_envs), np.bool_)  # no step is ignored
         super().__init__(num_envs, observation_space, action_space)
 
-    def reset(self) -> NDArray[Any]:
-        """Starts new episodes in all environments; returns their first observations `[N, ...]`."""
-        observations = np.empty(self._shape, self._dtype)
+    def _empty(self) -> dict[str, NDArray[Any]]:
+        """New arrays for the observations of all environments, by key."""
+        return {key: np.empty((self.num_envs, *spec.shape), spec.dtype) for key, spec in self._specs.items()}
+
+    def _as_given(self, observations: dict[str, NDArray[Any]]) -> Any:
+        """The array, or the dictionary of arrays, that SB3 gets."""
+        return observations.get(ARRAY, observations)
+
+    def reset(self) -> Any:
+        """Starts new episodes in all environments; returns their first observations `[N, ...]`, by key for a Dict."""
+        observations = self._empty()
         for part in self._parts:
-            observations[part.place] = part.checked.reset(self._seeds[part.place.start])
+            with part.any_check.raising_in("reset"):
+                given, _ = part.env.reset(seed=self._seeds[part.place.start])
+            part.put(observations, given)
         self._accounts = EpisodeAccounts(self.num_envs)
         self._reset_seeds()
         self._reset_options()
-        return observations
+        return self._as_given(observations)
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Keeps the actions `[N, ...]` for `step_wait`."""
@@ -128,15 +183,15 @@ class ZooVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         """Steps; returns observations `[N, ...]`, rewards `[N]` float32, dones `[N]` and infos, all new objects."""
-        observations = np.empty(self._shape, self._dtype)
+        observations = self._empty()
         rewards = np.empty(self.num_envs, np.float32)
         dones = np.empty(self.num_envs, np.bool_)
         over = np.empty(self.num_envs, np.bool_)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for part in self._parts:
             place = part.place
-            with part.checked.raising_in("step"):
-                observation, reward, terminated, truncated, info = part.checked.env.step(self._actions[place])
+            with part.any_check.raising_in("step"):
+                observation, reward, terminated, truncated, info = part.env.step(self._actions[place])
             if not is_finite(np.asarray(reward, np.float64)):
                 raise EnvironmentContractError(
                     f"environment '{self._name}' returned a reward that is not finite in float32 ({reward})"
@@ -150,17 +205,18 @@ class ZooVecEnv(VecEnv):
                     end["TimeLimit.truncated"] = bool(cut)
                 if over[place].any():
                     observation = _restart(part, observation, info, over[place], ends)
-            observations[place] = part.checked.observation(observation)
-        if not is_finite(observations):
+            part.put(observations, observation)
+        if not all(map(is_finite, observations.values())):
             raise EnvironmentContractError(f"environment '{self._name}' returned a non-finite observation")
         for n in np.flatnonzero(dones & ~over):
-            infos[n]["terminal_observation"] = observations[n].copy()
+            last = {key: array[n].copy() for key, array in observations.items()}
+            infos[n]["terminal_observation"] = self._as_given(last)
         finished = self._accounts.add(rewards[np.newaxis], self._valid, over[np.newaxis])
         for n, episode in zip(np.flatnonzero(over), finished, strict=True):
             infos[n]["episode"] = {"r": episode.episode_return, "l": episode.length}
         if self._clip_rewards:
             rewards = np.sign(rewards)
-        return observations, rewards, dones, infos
+        return self._as_given(observations), rewards, dones, infos
 
     def close(self) -> None:
         with ExitStack() as stack:  # closes the others where one raises
@@ -191,10 +247,10 @@ def _restart(
     """Writes the final observations to `ends`, the infos of this part; returns the observations to act on next."""
     finals = part.autoreset.final_observations(observation, info)
     for n in np.flatnonzero(ended):
-        ends[n]["terminal_observation"] = part.checked.final_observation(finals, int(n))
-    with part.checked.raising_in("reset"):
+        ends[n]["terminal_observation"] = part.final(finals, int(n))
+    with part.any_check.raising_in("reset"):
         if isinstance(part.autoreset, NextStep):  # a single environment
-            return part.checked.env.reset()[0]
+            return part.env.reset()[0]
         return part.autoreset.restart(observation, ended)
 
 
