@@ -134,11 +134,16 @@ class ChildProcess:
         code = self.process.exitcode
         if code == UNGUARDED_STATUS:
             raise MissingGuardError
-        if code is None or code >= 0:
-            return f"ended by itself with exit status {code}"
-        name = signal.Signals(-code).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"was ended by signal {name}{hint}"
+        return ending(code)
+
+
+def ending(status: int | None) -> str:
+    """Says how a process with this exit status ended, as a clause without a subject. A negative one is a signal."""
+    if status is None or status >= 0:
+        return f"ended by itself with exit status {status}"
+    name = signal.Signals(-status).name
+    hint = " (out of memory?)" if name == "SIGKILL" else ""
+    return f"was ended by signal {name}{hint}"
 
 
 def check_main() -> None:
