@@ -43,8 +43,8 @@ def main() -> None:
 
 def _foreign_threads() -> list[str]:
     """Names of threads for which Python waits before it exits. Those that an environment has left may run for ever."""
-    others = (each for each in threading.enumerate() if each is not threading.main_thread())
-    return list(dict.fromkeys(each.name for each in others if not each.daemon))
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    return list(dict.fromkeys(thread.name for thread in others if not thread.daemon))
 
 
 def _end_though_threads_run(status: int) -> None:

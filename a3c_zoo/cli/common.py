@@ -96,10 +96,10 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
             sets = list_sets(registry)
     except ZooError:  # an unknown environment, which the command itself reports; or one of a module to import
         sets = []
-    names = {
-        f"{each.plugin}/{each.name}" if "/" in incomplete else each.name: each.source
-        for each in reversed(sets)
-    }
+    names = {}
+    for hyperparam_set in reversed(sets):
+        prefix = f"{hyperparam_set.plugin}/" if "/" in incomplete else ""
+        names[prefix + hyperparam_set.name] = hyperparam_set.source
     items = matching(names, incomplete)
     return items or [CompletionItem(incomplete, type="file")]
 
@@ -147,7 +147,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """What `find_policy` takes: environments, trained agents, runs."""
-    trained = matching({name: each.env for name, each in get_registry().trained.items()}, incomplete)
+    trained = matching({name: entry.env for name, entry in get_registry().trained.items()}, incomplete)
     return complete_env(ctx, param, incomplete) + trained + complete_run(ctx, param, incomplete)
 
 
@@ -338,8 +338,8 @@ def print_sentences(
             for line in lines
         ]
     styled = [
-        click.style(line, fg=each, bold=True) if each else line
-        for line, each in zip(lines, chosen, strict=True)
+        click.style(line, fg=colour, bold=True) if colour else line
+        for line, colour in zip(lines, chosen, strict=True)
     ]
     click.echo("\n".join(styled), err=to_stderr)
 

@@ -180,7 +180,7 @@ def plugins() -> Iterator[Diagnosis]:
             "plugins", "problem", str(error), "correct it, or leave it out: A3C_ZOO_PLUGIN_FILES, --plugin"
         )
         return
-    names = [each.name + f" ({each.status})" * (each.status != "loaded") for each in registry.plugins]
+    names = [plugin.name + f" ({plugin.status})" * (plugin.status != "loaded") for plugin in registry.plugins]
     yield Diagnosis("plugins", "ok", ", ".join(names))
     for info in registry.plugins:
         if info.import_s >= SLOW_IMPORT_S:
@@ -189,7 +189,7 @@ def plugins() -> Iterator[Diagnosis]:
             yield Diagnosis("plugins", "warning", text, cure)
     for info in registry.faults:
         cure = f"a3c-zoo show plugin {info.name}; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
-        if [each.name for each in registry.plugins].count(info.name) > 1:
+        if [plugin.name for plugin in registry.plugins].count(info.name) > 1:
             cure = f"rename one, or do without this one: pip uninstall {info.distribution}"
         yield Diagnosis("plugins", "problem", f"{info}: {info.fault}", cure)
     for name in Selection.from_environ().unknown(registry.plugins):
@@ -216,16 +216,16 @@ def _faults(extra: str = "") -> dict[str, str]:
     from packaging.requirements import Requirement
 
     faults = {}
-    for each in map(Requirement, metadata.requires(FIRST_PARTY_DISTRIBUTION) or ()):
-        if not _is_needed(each.marker, extra) or (extra and _is_needed(each.marker, "")):
+    for requirement in map(Requirement, metadata.requires(FIRST_PARTY_DISTRIBUTION) or ()):
+        if not _is_needed(requirement.marker, extra) or (extra and _is_needed(requirement.marker, "")):
             continue
         try:
-            version = metadata.version(each.name)
+            version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            faults[each.name] = f"{each.name} is not installed"
+            faults[requirement.name] = f"{requirement.name} is not installed"
             continue
-        if not each.specifier.contains(version, prereleases=True):
-            faults[each.name] = f"{each.name} is {version}, needed: {each.specifier}"
+        if not requirement.specifier.contains(version, prereleases=True):
+            faults[requirement.name] = f"{requirement.name} is {version}, needed: {requirement.specifier}"
     return faults
 
 
@@ -244,7 +244,7 @@ def torch() -> Iterator[Diagnosis]:
     yield _judged("torch", text, usable - threads, (-sys.maxsize, 0), cure)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        devices = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+        devices = [torch.cuda.get_device_name(device) for device in range(torch.cuda.device_count())]
     if caught:
         yield Diagnosis(
             "CUDA",
@@ -342,8 +342,8 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
                 contextlib.redirect_stdout(sys.stderr),
                 _whole() if look in LIBRARIES else contextlib.nullcontext(),
             ):
-                for each in look():
-                    diagnoses.append(each)
+                for diagnosis in look():
+                    diagnoses.append(diagnosis)
         except (Exception, SystemExit) as error:
             raised(error)
             name = look.__name__

@@ -85,17 +85,17 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
             return [_row(registry, entry, name=entry.name, spaces=entry.spaces) for entry in entries]
         case "networks":
             return [
-                _row(registry, each, name=each.name, inputs=each.inputs)
-                for each in registry.networks.values()
+                _row(registry, entry, name=entry.name, inputs=entry.inputs)
+                for entry in registry.networks.values()
             ]
         case "optimizers":
-            return [_row(registry, each, name=each.name) for each in registry.optimizers.values()]
+            return [_row(registry, entry, name=entry.name) for entry in registry.optimizers.values()]
         case "engines":
-            return [_row(registry, each, name=each.name) for each in registry.engines.values()]
+            return [_row(registry, entry, name=entry.name) for entry in registry.engines.values()]
         case "hooks":
             return [
-                _row(registry, each, name=each.name, by_default=each.on_by_default)
-                for each in registry.hooks.values()
+                _row(registry, entry, name=entry.name, by_default=entry.on_by_default)
+                for entry in registry.hooks.values()
             ]
         case "hyperparams":
             from a3c_zoo.config.sets import list_sets
@@ -107,7 +107,7 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
         case "trained":
             from a3c_zoo.store.trained import row_of
 
-            return [_row(registry, each, **row_of(registry, each)) for each in registry.trained.values()]
+            return [_row(registry, entry, **row_of(registry, entry)) for entry in registry.trained.values()]
     infos = (asdict(info) | {"import_ms": round(info.import_s * 1000, 1)} for info in registry.plugins)
     return [{field: info[field] for field in PLUGIN_FIELDS} for info in infos]
 

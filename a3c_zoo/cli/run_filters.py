@@ -69,8 +69,8 @@ def run_filter(options: Mapping[str, Any]) -> Callable[[RunSummary], bool]:
     same = {name: value for name, value in options.items() if name != "since"}
 
     def is_wanted(run: RunSummary) -> bool:
-        of = ((getattr(run, name), value) for name, value in same.items())
-        is_same = all(each in value if isinstance(value, tuple) else each == value for each, value in of)
+        pairs = ((getattr(run, name), value) for name, value in same.items())
+        is_same = all(own in value if isinstance(value, tuple) else own == value for own, value in pairs)
         return is_same and (since is None or _has_started(run.started, since))
 
     return is_wanted

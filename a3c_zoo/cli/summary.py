@@ -50,8 +50,8 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
             kind = "training episodes"
         else:
             kind = "episodes on fresh seeds"
-        what = f"{score(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
-        lines.append(f"  best        {what}, at step {outcome.best_step:,}")
+        best = f"{score(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
+        lines.append(f"  best        {best}, at step {outcome.best_step:,}")
         lines.append(f"  watch it    {next_command(f'play {run_argument(outcome.run)} --checkpoint best')}")
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")

@@ -206,8 +206,8 @@ def _announce(study: TuningStudy, trials: int) -> str:
     made = study.settings
     rungs = ", ".join(f"{rung:,}" for rung in made.rungs)
     start = made.hyperparams or "the default set"
-    each = f"{counted(trials, 'trials')}, {counted(made.seeds, 'seeds')}"
-    title = f"{made.agent} on {made.env}: {each} each, judged after {rungs} steps"
+    amount = f"{counted(trials, 'trials')}, {counted(made.seeds, 'seeds')}"
+    title = f"{made.agent} on {made.env}: {amount} each, judged after {rungs} steps"
     if get_registry().env(made.env).budget_steps is None:
         title += f"\n{made.env} has no budget of its own, so a whole run has {made.steps} steps (--steps)"
     return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"
@@ -223,7 +223,8 @@ def _why_open(study: TuningStudy) -> str:
     if not places:
         return "Other processes still train trials of this study; the last of them ends it."
     trials = (
-        f"trial{'s' * (len(each) > 1)} {listed(map(str, each))} of {place}" for place, each in places.items()
+        f"trial{'s' * (len(numbers) > 1)} {listed(map(str, numbers))} of {place}"
+        for place, numbers in places.items()
     )
     return (
         f"Nothing is left for this process. The study has not ended: it waits for {listed(trials)}, "

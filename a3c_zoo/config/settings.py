@@ -167,7 +167,9 @@ class Settings:
             raise faulty([text for _, text in sorted(self.faults)])
         sections["agent"].check(sections["env"].num_envs)
         sources = {
-            f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()
+            f"{name}.{key}": setting.source
+            for name, keys in self.settings.items()
+            for key, setting in keys.items()
         }
         own = {name: section for name, section in sections.items() if name in SECTIONS}
         hooks = {name.partition(".")[2]: sections[name] for name in sorted(sections.keys() - own.keys())}
@@ -257,7 +259,9 @@ class Settings:
             if (model := self.models.get(section)) is not None:
                 given = self.settings[section].items()
                 kept = {
-                    key: each for key, each in given if key in model.model_fields or each.order[0] >= layer
+                    key: setting
+                    for key, setting in given
+                    if key in model.model_fields or setting.order[0] >= layer
                 }
                 self.settings[section] = kept
 
@@ -297,7 +301,9 @@ class Settings:
 
     def _validate(self, name: str, model: type[Section]) -> Section | None:
         try:
-            return bases.validated(model, {key: each.value for key, each in self.settings[name].items()})
+            return bases.validated(
+                model, {key: setting.value for key, setting in self.settings[name].items()}
+            )
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 key, *inner = detail["loc"] or ("",)
@@ -336,8 +342,8 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             key = str((detail["loc"] or ("",))[0])
-            what = f"{sources.get(key, key)}: {explain(detail, 'engine', {'engine': model})}"
-            faults.append(f"engine '{entry.name}' {what}")
+            fault = f"{sources.get(key, key)}: {explain(detail, 'engine', {'engine': model})}"
+            faults.append(f"engine '{entry.name}' {fault}")
     if faults:
         raise faulty(faults)
     assert isinstance(settings, bases.EngineConfig)
@@ -396,7 +402,9 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
 
 def is_cost(values: Any) -> bool:
     """Whether a block `tuning:` has all of its numbers, and nothing else."""
-    is_whole = isinstance(values, dict) and all(type(each) is int and each >= 0 for each in values.values())
+    is_whole = isinstance(values, dict) and all(
+        type(number) is int and number >= 0 for number in values.values()
+    )
     return is_whole and {*values} == {*TUNING_COST}
 
 

@@ -94,7 +94,7 @@ def probe_main(pipe: Connection, name: str, function: Callable[..., Any], *args:
 
 def _described(error: BaseException, name: str) -> dict[str, object]:
     """An error as plain data: the nearest class of `a3c_zoo.errors`, text, notes and traceback."""
-    kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), "")
+    kind = next((base.__name__ for base in type(error).__mro__ if base.__module__ == errors.__name__), "")
     text = str(error)
     trace = traceback.format_exc()
     if not isinstance(error, ZooError):

@@ -139,7 +139,7 @@ def on_grid(lines: Sequence[Line], is_log: bool = False) -> tuple[Floats, Floats
 def ends_differ(groups: Mapping[str, Sequence[Line]]) -> bool:
     """Whether the ends of groups differ so much that an axis should be logarithmic."""
     by_group = ([line.x[-1] for line in lines if len(line.x)] for lines in groups.values())
-    ends = [max(each) for each in by_group if each]
+    ends = [max(group_ends) for group_ends in by_group if group_ends]
     return len(ends) > 1 and max(ends) > LOG_RATIO * min(ends) > 0
 
 

@@ -86,7 +86,7 @@ def chosen_runs(runs: Sequence[MeasuredRun]) -> dict[str, MeasuredRun]:
     groups: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         groups.setdefault(f"{run.measures.method} on {run.measures.env}", []).append(run)
-    return {subject: _middle(each) for subject, each in groups.items()}
+    return {subject: _middle(its_runs) for subject, its_runs in groups.items()}
 
 
 def _middle(runs: Sequence[MeasuredRun]) -> MeasuredRun:

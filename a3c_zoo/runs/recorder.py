@@ -158,8 +158,8 @@ class TensorBoard:
         values = ([_value(name, value) for name, value in scalars.items()] for scalars, _, _ in points)
         self._file.append(
             _records(
-                Event(wall_time=wall_time_s, step=step, summary=Summary(value=each))
-                for (_, step, wall_time_s), each in zip(points, values, strict=True)
+                Event(wall_time=wall_time_s, step=step, summary=Summary(value=value))
+                for (_, step, wall_time_s), value in zip(points, values, strict=True)
             )
         )
 

@@ -88,4 +88,6 @@ def film_told(film: str) -> str:
 
 def _plain(text: str) -> str:
     """A text for a cell: what a stranger wrote is no Markdown and no HTML."""
-    return "".join(f"&#{ord(each)};" if each in "<>|`[]*\\&" else each for each in printable(text))
+    return "".join(
+        f"&#{ord(character)};" if character in "<>|`[]*\\&" else character for character in printable(text)
+    )

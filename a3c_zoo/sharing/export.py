@@ -95,7 +95,7 @@ def numbers(leaf: Leaf, part: Tensor) -> Tensor:
         return flat.float()
     classes = torch.split(flat.long() - torch.tensor(leaf.start), 1, dim=-1)
     return torch.cat(
-        [each == torch.arange(size) for each, size in zip(classes, leaf.sizes, strict=True)], -1
+        [chosen == torch.arange(size) for chosen, size in zip(classes, leaf.sizes, strict=True)], -1
     ).float()
 
 

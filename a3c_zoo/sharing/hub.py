@@ -276,7 +276,7 @@ def pull(repo: str, revision: str | None, path: Path, trust: bool = False) -> No
 def _sizes(api: hf.HfApi, repo: str, names: list[str], commit: str | None = None) -> dict[str, int]:
     """Those of the named files that a repository has → their bytes."""
     listed = api.get_paths_info(repo, names, revision=commit)
-    return {each.path: each.size for each in listed if each.path in names and isinstance(each, RepoFile)}
+    return {file.path: file.size for file in listed if file.path in names and isinstance(file, RepoFile)}
 
 
 def _contents(api: hf.HfApi, repo: str, revision: str | None) -> dict[str, bytes]:

@@ -87,7 +87,7 @@ def jobs_for(registry: Registry, name: str, options: CheckOptions = USUAL) -> li
         entry = registry.env(name)
         chosen = [Job(f"environment '{name}'", name, registry.owner(entry), entry)]
     if not chosen:
-        names = [each for job in jobs for each in (job.name, job.owner.name)]
+        names = [name for job in jobs for name in (job.name, job.owner.name)]
         raise unknown_name(
             "environment, agent, network, set or plugin", name, names, listing="a3c-zoo list --help"
         )
@@ -117,10 +117,10 @@ def _jobs(registry: Registry) -> Iterator[Job]:
         yield Job(f"network '{network.name}'", network.name, registry.owner(network), network)
     for package in registry.hyperparams.values():
         yield Job(f"sets of {package.package}", package.package, registry.owner(package), package)
-    for each in list_sets(registry):
-        name = f"{each.env}/{each.name}"
-        owner = registry.owner(registry.hyperparams[each.package])
-        yield Job(f"set '{name}' of {each.package}", name, owner, each)
+    for hyperparam_set in list_sets(registry):
+        name = f"{hyperparam_set.env}/{hyperparam_set.name}"
+        owner = registry.owner(registry.hyperparams[hyperparam_set.package])
+        yield Job(f"set '{name}' of {hyperparam_set.package}", name, owner, hyperparam_set)
 
 
 def check(
