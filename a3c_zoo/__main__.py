@@ -82,9 +82,8 @@ def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
-    again = threading.Timer(
-        0.01, signal.pthread_kill, (main_thread, signal.SIGINT)
-    )  # when the callback is over
+    # A little later, when the callback is over.
+    again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))
     again.daemon = True
     again.start()
 

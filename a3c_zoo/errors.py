@@ -140,9 +140,8 @@ def printable(text: str) -> str:
         return text
     import unicodedata  # few texts need it
 
-    shown = (
-        character.isprintable() or unicodedata.category(character) == "Zs" for character in text
-    )  # Zs: blanks of all languages
+    # The category Zs has the blanks of all languages.
+    shown = (character.isprintable() or unicodedata.category(character) == "Zs" for character in text)
     pairs = zip(text, shown, strict=True)
     return "".join(
         character if is_shown else character.encode("unicode_escape").decode("ascii")

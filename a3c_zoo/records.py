@@ -281,9 +281,8 @@ class RunContext(Protocol):
     serial: bool
     episodes: int  # that were recorded until now, in all sessions
     checkpoint: Mapping[str, Any] | None  # the agent's state to go on from, None for a fresh run
-    acting_counts: (
-        Report | None
-    )  # the run's counts, if `checkpoint` is only what acting needs (`Snapshot.acting`)
+    # The run's counts, if `checkpoint` is only what acting needs (`Snapshot.acting`).
+    acting_counts: Report | None
 
     def record(self, reports: Sequence[Report]) -> None:
         """Takes in reports: monitor.csv, TensorBoard, hooks, the panel."""

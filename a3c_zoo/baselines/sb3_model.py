@@ -106,9 +106,8 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     wrappers = load_wrappers(config.env)
     if wrappers and (entry.factory is not None or any(wrapper.takes_vectors for wrapper in wrappers)):
         raise ConfigError("env.stack: own — SB3's environments take no env.wrappers here; set env.stack=zoo")
-    if "NoFrameskip-v" in (
-        entry.gym_id or ""
-    ):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
+    # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
+    if "NoFrameskip-v" in (entry.gym_id or ""):
         return _make_atari_stack(entry, config.env, num_envs, seed, clip)
     if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
         _refuse_changed(entry, config.env, given)
@@ -154,9 +153,8 @@ def _make_atari_stack(
         ) from error
     assert entry.own_id is not None
     given = config.factory_kwargs()
-    given.pop(
-        "fire_after_life_loss", None
-    )  # SB3's wrapper always fires; the key is for evaluations on the zoo's games
+    # SB3's wrapper always fires; the key is for evaluations on the zoo's games
+    given.pop("fire_after_life_loss", None)
     _refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
     with faults_of(entry):

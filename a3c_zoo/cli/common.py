@@ -139,9 +139,8 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
         runs = run_paths(Path(ctx.params.get("runs_dir") or "runs"))
     except ZooError:  # a directory that cannot be read; the command itself reports it
         runs = []
-    names = {
-        str(run): "" for run in runs if printable(str(run)) == str(run)
-    }  # a line end would end the shell's item
+    # A name with a line end would end the shell's item.
+    names = {str(run): "" for run in runs if printable(str(run)) == str(run)}
     return matching(names, incomplete) or [CompletionItem(incomplete, type="dir")]
 
 
@@ -281,9 +280,8 @@ def print_fitted(
 
     console = Console()
     texts = [[Text(printable(text), style) for text, style in map(_styled, row)] for row in rows]
-    named = (
-        Text(printable(title), "bold") if title else None
-    )  # a plain text would be markup, with :emoji: in it
+    # rich would read a plain text as markup, with :emoji: in it.
+    named = Text(printable(title), "bold") if title else None
     table = Table(title=named, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = [[name, *(row[n].plain for row in texts)] for n, name in enumerate(header)]
     place = header.index(unbroken)

@@ -99,9 +99,8 @@ class Terminal:
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
         if self._live is None:
-            console = Console(
-                no_color=False
-            )  # the picture is nothing but colours: NO_COLOR is not meant for it
+            # The picture is nothing but colours: NO_COLOR is not meant for it.
+            console = Console(no_color=False)
             self._live = Live(console=console, screen=True, auto_refresh=False)
             self._live.start()
         self._live.update(HalfBlocks(picture), refresh=True)

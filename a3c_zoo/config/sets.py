@@ -80,18 +80,16 @@ def _files(registry: Registry) -> Iterator[HyperparamSet]:
     for entry in registry.hyperparams.values():
         try:
             yield from _read_package(entry.package, registry.owner(entry).name)
-        except (
-            Exception
-        ) as error:  # a plugin's package may raise any error; the other packages are still listed
+        except Exception as error:
+            # A plugin's package may raise any error. The other packages are still listed.
             if entry.package not in registry.told:
                 registry.told.add(entry.package)
                 _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
 
 
 def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
-    if not hasattr(
-        import_module(package), "__path__"
-    ):  # from Python 3.12 on, `files` takes a module for its folder
+    # From Python 3.12 on, `files` takes a module for its folder.
+    if not hasattr(import_module(package), "__path__"):
         raise TypeError(f"'{package}' is not a package")
     folders = {folder.name: folder for folder in resources.files(package).iterdir() if folder.is_dir()}
     below = {f"{name}/{file.name}": file for name, folder in folders.items() for file in folder.iterdir()}

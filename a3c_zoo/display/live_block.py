@@ -38,9 +38,8 @@ class LiveBlock(RenderHook):
     def __init__(self, to_stderr: bool) -> None:
         self.console = Console(stderr=to_stderr)
         self._block: ConsoleRenderable = Text()
-        self._widths: list[
-            int
-        ] = []  # of the lines on the screen, in characters; none if there is nothing to replace
+        # Of the lines on the screen, in characters; none if there is nothing to replace.
+        self._widths: list[int] = []
         self._is_writing = self._is_stop_due = self._is_last = False
         self._has_cursor_hidden = False
         self._streams = sys.stdout, sys.stderr

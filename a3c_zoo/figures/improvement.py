@@ -206,9 +206,10 @@ def extremes_of(
     from scipy.special import ndtri, stdtr
 
     shares = np.mean([share for share, _ in shares_and_variances], axis=0)
+    # [methods · environments, orders]
     variances = (
         np.concatenate([variance for _, variance in shares_and_variances]) / len(shares_and_variances) ** 2
-    )  # [methods · environments, orders]
+    )
     free = np.concatenate(sizes)[:, None] - 1
     whole = variances.sum(axis=0)
     parts = (variances**2 / free).sum(axis=0)

@@ -277,9 +277,8 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
         return [], []
     questions = list[Question]()
     unasked = dict[str, None]()
-    silent = {
-        (env, name) for env, name in results.lost
-    }  # methods whose runs are no sample, in which environment
+    # Methods whose runs are no sample, each with its environment.
+    silent = {(env, name) for env, name in results.lost}
     unlike = set[
         tuple[str, str]
     ]()  # pairs that had different budgets somewhere, or that a report looked at before

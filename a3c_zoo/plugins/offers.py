@@ -150,9 +150,8 @@ def _revision_fault(entry: Entry) -> str | None:
 def _field_fault(entry: Entry) -> str | None:
     for field in dataclasses.fields(entry):
         annotation, optional, _ = str(field.type).partition(" | None")
-        expected, is_sound = _FIELD_TYPES.get(
-            annotation, ("", lambda value: True)
-        )  # unknown: of a plugin's subclass
+        # A plugin's subclass may have fields of other types.
+        expected, is_sound = _FIELD_TYPES.get(annotation, ("", lambda value: True))
         value = getattr(entry, field.name)
         if not (is_sound(value) or (optional and value is None)):
             shown = f"{type(entry).__name__} {name_of(entry)!r} with {field.name}={value!r:.60}"

@@ -82,9 +82,8 @@ class ChildProcess:
         )
         try:
             start_process(self.process)
-        except (
-            BaseException
-        ):  # also a Ctrl-C that waited for the start; its traceback would keep the child alive
+        except BaseException:
+            # Also a Ctrl-C that waited for the start: its traceback would keep the child alive.
             self._lifeline.close()
             raise
         theirs.close()  # the child's copy must be the last, so that the pipe ends with the child

@@ -82,9 +82,8 @@ def in_child(run: RunConfig, env_name: str, done: str, function: Callable[..., A
 def probe_main(pipe: Connection, name: str, function: Callable[..., Any], *args: Any) -> None:
     """What runs in the child: sends what the function returns, or the error, as JSON. The parent unpickles nothing."""
     try:
-        content = json.dumps(
-            {"found": function(*args)}, default=lambda number: number.item()
-        )  # a number of NumPy
+        # JSON knows no numbers of NumPy.
+        content = json.dumps({"found": function(*args)}, default=lambda number: number.item())
     except BaseException as error:
         content = json.dumps(_described(error, name))
     sys.stdout.flush()  # the parent ends this process at once

@@ -53,9 +53,8 @@ class SerialCrew:
             else:
                 state = None
             is_learner = self._has_learner and rank == self._num_workers - 1
-            on_tick = (
-                (lambda: None) if is_learner else self._on_tick
-            )  # what was collected is learned from, or kept
+            # A learner is not interrupted: what was collected is learned from, or kept.
+            on_tick = (lambda: None) if is_learner else self._on_tick
             self._workers.append(self._factory(self._worker_context, rank, state, on_tick))
 
     def _on_tick(self) -> None:

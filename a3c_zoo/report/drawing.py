@@ -177,9 +177,8 @@ def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
             for panel, axes in zip(row, row_axes, strict=True):
                 draw_panel(axes, panel)
                 axes.set_title(panel.title, loc="left")
-                if (
-                    panel.groups
-                ):  # so far below the axes in inches, however high they are: the layout is made in passes
+                if panel.groups:
+                    # So far below the axes in inches, however high they are: the layout is made in passes.
                     below = axes.transAxes + ScaledTranslation(0, -LABEL_INCHES, figure.dpi_scale_trans)
                     place = {"loc": "upper left", "bbox_to_anchor": (-0.02, 0), "bbox_transform": below}
                     axes.legend(
@@ -246,9 +245,8 @@ def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int)
     runs = group.runs
     if panel.has_lines:
         runs = list(map(thinned, runs))
-    label = (
-        f" {label}" if label.startswith("_") else label
-    )  # matplotlib leaves out labels that begin with `_`
+    # matplotlib leaves out labels that begin with `_`.
+    label = f" {label}" if label.startswith("_") else label
     points: dict[str, Any] = {"marker": "o" if panel.has_points else "", "markersize": 2.5}
     thick: dict[str, Any] = {
         "color": colour,

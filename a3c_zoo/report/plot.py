@@ -254,9 +254,8 @@ def label_runs(runs: Sequence[RunRecord]) -> list[str]:
 
     Seed and budget are no such settings. Runs have the same label if they differ in nothing else.
     """
-    labels: dict[
-        tuple[str, str], str
-    ] = {}  # method and all differences → label, which holds the first of them
+    # Method and all differences → label, which holds the first of them.
+    labels: dict[tuple[str, str], str] = {}
     taken: Counter[str] = Counter()
     names = []
     for run in runs:

@@ -74,9 +74,8 @@ def films_of(runs: Sequence[MeasuredRun]) -> Films:
                 if time.monotonic() > end_s:
                     raise ZooError(f"the others took {ALL_S:g} s already")
                 made.append(player.film(subject, run))
-            except (
-                Exception
-            ) as error:  # of a stranger's environment, too: a report is worth more than its films
+            except Exception as error:
+                # Also an error of a stranger's environment: a report is worth more than its films.
                 missing[subject] = first_line(error).removeprefix("EvaluationError: ")
     return Films(tuple(made), missing)
 
@@ -107,11 +106,8 @@ class _Player:
 
     def film(self, subject: str, run: MeasuredRun) -> Film:
         """Raises ZooError, EvaluationError, or what a stranger's plugin raises."""
-        from a3c_zoo.runs.videos import (
-            REPORT_FILM,
-            ffmpeg_program,
-            picture_of,
-        )  # numpy and more, only for films
+        # This imports NumPy and more, only for films.
+        from a3c_zoo.runs.videos import REPORT_FILM, ffmpeg_program, picture_of
 
         ffmpeg_program("it")
         task = task_of(Run(run.record.path, is_trusted=True), episodes=1)

@@ -309,10 +309,8 @@ class Publisher:
             force: record it now, if there is anything new.
         """
         self._watch.observer.progress(progress)
-        now, reached = (
-            time.monotonic(),
-            (progress.steps, progress.episodes),
-        )  # each may rise without the other
+        now = time.monotonic()
+        reached = progress.steps, progress.episodes  # each may rise without the other
         if reached == self._published or (not force and now < self._next_s):
             return None
         self._next_s = now + METRICS_EVERY_S

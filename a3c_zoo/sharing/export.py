@@ -128,9 +128,8 @@ class ComparedPolicy:
         arguments = (observation, state, episode_start)
         feed = arrays_of(spec, observation)
         inputs = [torch.from_numpy(as_batch(spec, observation)[0])]
-        if (
-            self._start is not None
-        ):  # both get the policy's state: rounding adds up over the steps of an episode
+        if self._start is not None:
+            # Both get the policy's state: rounding adds up over the steps of an episode.
             inputs.append(core_state(self._start, state, episode_start))
             feed["state"] = inputs[1].numpy()
         wanted = {name: output.numpy() for name, output in self._acting.outputs(*inputs).items()}
@@ -229,9 +228,8 @@ def onnx_program(
     names: dict[str, Any] = {"input_names": list(inputs), "output_names": list(acting(*arguments))}
     before = logging.root.manager.disable
     silent = io.StringIO()
-    logging.disable(
-        logging.WARNING
-    )  # torch tells which packages it does not find, and prints what it cannot export
+    # torch tells which packages it does not find, and prints what it cannot export.
+    logging.disable(logging.WARNING)
     try:
         with (
             warnings.catch_warnings(action="ignore"),

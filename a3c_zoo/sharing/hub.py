@@ -252,9 +252,8 @@ def pull(repo: str, revision: str | None, path: Path, trust: bool = False) -> No
         contents = _contents(_api(), repo, revision)
     with disk_errors(path.parent, "make"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        hidden = Path(
-            tempfile.mkdtemp(prefix=".pull-", dir=path.parent)
-        )  # not listed: it has no meta.json itself
+        # It is not listed as a run: it has no meta.json itself.
+        hidden = Path(tempfile.mkdtemp(prefix=".pull-", dir=path.parent))
     try:
         with disk_errors(path, "write"):
             (folder := hidden / path.name).mkdir()

@@ -218,9 +218,8 @@ def run_paths(runs_dir: Path) -> list[Path]:
 
 def _may_be_run(path: Path) -> bool:
     try:
-        return stat.S_ISDIR(path.stat().st_mode) and bool(
-            (path / "meta.json").lstat()
-        )  # OSError if there is none
+        # lstat raises OSError if there is none.
+        return stat.S_ISDIR(path.stat().st_mode) and bool((path / "meta.json").lstat())
     except PermissionError:
         return True
     except OSError:

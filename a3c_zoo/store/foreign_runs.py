@@ -350,9 +350,8 @@ def _events(content: bytes) -> Iterator[Any]:
     tags = [tag.encode() for tag in (*EPISODES, *MEANS, SETTINGS_TAG)]
     at = 0
     while at + 12 <= len(content):
-        (length,) = struct.unpack_from(
-            "<Q", content, at
-        )  # then 4 bytes of checksum, the record, 4 bytes of checksum
+        # Behind the length come 4 bytes of checksum, the record, and 4 bytes of checksum.
+        (length,) = struct.unpack_from("<Q", content, at)
         if at + 16 + length > len(content):
             return
         record = content[at + 12 : at + 12 + length]

@@ -48,12 +48,8 @@ class Job(NamedTuple):
 
     def examine(self, registry: Registry, findings: Findings) -> None:
         """Runs the check in this process."""
-        from a3c_zoo.testing import (
-            agent_checks,
-            environment_checks,
-            network_checks,
-            plugin_checks,
-        )  # import torch
+        # These import torch.
+        from a3c_zoo.testing import agent_checks, environment_checks, network_checks, plugin_checks
 
         match self.what:
             case PluginInfo():
@@ -170,9 +166,8 @@ def _listen(
     while jobs:
         try:
             while not child.pipe.poll(LOOK_S):
-                if not (
-                    child.process.is_alive() or child.pipe.poll()
-                ):  # a process that it forked keeps the pipe open
+                # A process that it forked may keep the pipe open.
+                if not (child.process.is_alive() or child.pipe.poll()):
                     raise EOFError
                 if child.is_hung(messages, limit_s if messages else LIMIT_S):
                     raise TimeoutError
@@ -205,9 +200,8 @@ def _listen(
 def check_main(pipe: Connection, jobs: Sequence[Job]) -> None:
     """What runs in the child: sends findings, and which part of which job it is at, as JSON."""
     sys.stdout = sys.stderr  # what an environment prints is no finding
-    logging.getLogger(sets.__name__).setLevel(
-        logging.ERROR
-    )  # the command has told which packages cannot be read
+    # The command has told which packages cannot be read.
+    logging.getLogger(sets.__name__).setLevel(logging.ERROR)
     for job in jobs:
         job.examine(get_registry(), _SentFindings(job.subject, pipe))
         pipe.send_bytes(b'["end"]')

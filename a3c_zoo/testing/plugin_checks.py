@@ -89,10 +89,8 @@ def _examine_values(registry: Registry, chosen: HyperparamSet, env: EnvEntry, fi
     if config is None:
         return
     variant = chosen.name.removeprefix(agent.name).removeprefix("-")
-    if env.name != chosen.env and variant not in (
-        "",
-        env.variant,
-    ):  # of a family, which may fit to the set in part
+    # The set of a family may fit to some of its environments only.
+    if env.name != chosen.env and variant not in ("", env.variant):
         findings.ok(
             "values", f"{len(config.sources)} values for agent '{agent.name}'; not tried on an environment"
         )

@@ -239,9 +239,8 @@ class TuningStudy:
         trial = self._open(number)
         mean = fmean(by_seed.values())
         trial.set_user_attr(f"returns after {rung}", {str(seed): value for seed, value in by_seed.items()})
-        is_kept = (
-            rung in self._trials()[number].intermediate_values
-        )  # a process was killed before it ended the trial
+        # It is kept already if a process was killed before it ended the trial.
+        is_kept = rung in self._trials()[number].intermediate_values
         if not is_kept:
             trial.report(mean + TIE_BREAK * random.Random(number).random(), rung)
         if rung == self.settings.steps:
