@@ -21,8 +21,7 @@ THREADS_GRACE_S, END_GRACE_S = 10.0, 3.0
 
 def main() -> None:
     """Runs the command line and exits with its exit status."""
-    if sys.platform != "win32":
-        sys.unraisablehook = _repeat_ctrl_c
+    sys.unraisablehook = _repeat_ctrl_c
     processes.is_ours = True
     open_closed_streams()
     drop_lost_output("stderr")  # an error that cannot be shown keeps its exit status

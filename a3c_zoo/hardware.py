@@ -170,4 +170,4 @@ def has_display() -> bool:
     """Whether a window can be shown."""
     if driver := os.environ.get("SDL_VIDEODRIVER"):
         return driver not in UNSEEN
-    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

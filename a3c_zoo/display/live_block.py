@@ -46,7 +46,7 @@ class LiveBlock(RenderHook):
         self._stream = sys.stderr if to_stderr else sys.stdout
         sys.stdout, sys.stderr = map(self._above, self._streams)
         self._on_continue: Any = None
-        if hasattr(signal, "SIGCONT") and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             self._on_continue = signal.signal(signal.SIGCONT, self._continue)
         self._stops_itself = False
         if (

@@ -95,7 +95,7 @@ def _variant(name: str) -> str:
     If that process ends or hangs, the variant is empty, and training reports it. Beside other threads or torch a fork
     is not safe; then this process reads the variant.
     """
-    if not hasattr(os, "fork") or threading.active_count() > 1 or "torch" in sys.modules:
+    if threading.active_count() > 1 or "torch" in sys.modules:
         with same_folder(), kept_settings():
             return _read_variant(name)
     reading, writing = os.pipe()
