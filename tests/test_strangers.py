@@ -22,11 +22,12 @@ import a3c_zoo
 from a3c_zoo.cli.common import complete_run
 from a3c_zoo.cli.compare import command as compare_command
 from a3c_zoo.cli.evaluate import command as evaluate_command
+from a3c_zoo.cli.play import command as play
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.figures.curves import Line
 from a3c_zoo.report.drawing import Panel, group_of, to_inline_svg
 from a3c_zoo.report.pages import plain
-from a3c_zoo.runs.api import evaluate, play
+from a3c_zoo.runs.api import evaluate
 from a3c_zoo.store.directory import why_not_own
 from a3c_zoo.store.run import find_run, list_runs
 from a3c_zoo.store.run_records import read_run, read_runs
@@ -99,7 +100,7 @@ def limit() -> Iterator[None]:
     "use",
     [
         lambda trust: evaluate("inbox/run", episodes=1, trust=trust),
-        lambda trust: next(play("inbox/run", trust=trust)),
+        lambda trust: play.main(["inbox/run", "--video", "film.gif", *["--trust"] * trust], standalone_mode=False),
         lambda trust: a3c_zoo.load_agent("inbox/run", trust=trust),
         lambda trust: a3c_zoo.train(resume="inbox/run", steps=300, trust=trust),
     ],
