@@ -48,7 +48,7 @@ class Checkout:
 
 def install_extra(extra: str) -> str:
     """The command that installs an extra of a3c-zoo, such as `play`."""
-    needed, place = [*_requirements(extra)], find_checkout()
+    needed, place = [*requirements(extra)], find_checkout()
     own = [requirement.name for requirement in needed if requirement.name in OWN_PLUGINS]
     if own and not _has_index():
         return install_plugin(own[0])
@@ -62,7 +62,7 @@ def install_needed(*packages: str) -> str:
     place = find_checkout()
     if not packages and place:
         return f"{_pip_install(place)} {_shown_project(place)}"
-    needed = {requirement.name: str(requirement) for requirement in _requirements()}
+    needed = {requirement.name: str(requirement) for requirement in requirements()}
     return _named(needed.get(name, name) for name in packages or needed)
 
 
@@ -150,7 +150,7 @@ def _is_project(folder: Path) -> bool:
     return f'name = "{DISTRIBUTION}"' in text and (folder / "constraints.txt").is_file()
 
 
-def _requirements(extra: str = "") -> Iterator[Requirement]:
+def requirements(extra: str = "") -> Iterator[Requirement]:
     """What a3c-zoo needs, or what an extra adds to that, without markers."""
     from packaging.requirements import Requirement
 
@@ -166,9 +166,9 @@ def _requirements(extra: str = "") -> Iterator[Requirement]:
             yield requirement
 
 
-def _named(requirements: Iterator[str] | list[str]) -> str:
+def _named(wanted: Iterator[str] | list[str]) -> str:
     """The command that installs packages by their names, with tested versions where a checkout has the list."""
-    return " ".join([_pip_install(find_checkout()), *map(shlex.quote, requirements)])
+    return " ".join([_pip_install(find_checkout()), *map(shlex.quote, wanted)])
 
 
 def _pip_install(place: Checkout | None) -> str:

@@ -20,18 +20,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from a3c_zoo import hardware
-from a3c_zoo.cures import install_extra, install_needed
+from a3c_zoo.cures import DISTRIBUTION, install_extra, install_needed, requirements
 from a3c_zoo.errors import PluginError, did_you_mean, first_line
 from a3c_zoo.hardware import giga
-from a3c_zoo.plugins.loading import FIRST_PARTY_DISTRIBUTION, SLOW_IMPORT_S, Selection
+from a3c_zoo.plugins.loading import SLOW_IMPORT_S, Selection
 from a3c_zoo.plugins.registry import get_registry, load_registry
 from a3c_zoo.version import __version__
-
-if TYPE_CHECKING:
-    from packaging.markers import Marker
 
 #: Extra → what it brings.
 EXTRAS: Final = {
@@ -88,7 +85,7 @@ def python() -> Iterator[Diagnosis]:
 
     yield Diagnosis("a3c-zoo", "ok", f"{__version__}, in {Path(__file__).parents[1]}")
     version = platform.python_version()
-    needed = metadata.metadata(FIRST_PARTY_DISTRIBUTION)["Requires-Python"]
+    needed = metadata.metadata(DISTRIBUTION)["Requires-Python"]
     is_fit = SpecifierSet(needed).contains(version, prereleases=True)
     cure = f"install a3c-zoo with a Python {needed}"
     yield _judged("Python", f"{version}, {sys.executable}", is_fit, (1, 1), cure)
@@ -213,12 +210,8 @@ def packages() -> Iterator[Diagnosis]:
 
 def _faults(extra: str = "") -> dict[str, str]:
     """Packages that a3c-zoo or an extra needs and cannot use, and why: they are missing, or of another version."""
-    from packaging.requirements import Requirement
-
     faults = {}
-    for requirement in map(Requirement, metadata.requires(FIRST_PARTY_DISTRIBUTION) or ()):
-        if not _is_needed(requirement.marker, extra) or (extra and _is_needed(requirement.marker, "")):
-            continue
+    for requirement in requirements(extra):
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
@@ -227,10 +220,6 @@ def _faults(extra: str = "") -> dict[str, str]:
         if not requirement.specifier.contains(version, prereleases=True):
             faults[requirement.name] = f"{requirement.name} is {version}, needed: {requirement.specifier}"
     return faults
-
-
-def _is_needed(marker: Marker | None, extra: str) -> bool:
-    return marker is None or marker.evaluate({"extra": extra})
 
 
 def torch() -> Iterator[Diagnosis]:

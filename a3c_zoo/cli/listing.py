@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -130,24 +131,20 @@ def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _time(started: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(started).astimezone()
-    except (ValueError, OverflowError):  # of a damaged run, or not there
-        return None
-
-
-def _age(age: timedelta) -> str:
-    """`40 s`, `12 min`, `3 h` or `2 d`."""
-    seconds = max(0, int(age.total_seconds()))
+def _age(age_s: float) -> str:
+    """`40 s`, `12 min`, `3 h` or `2 d`; `-` if the run does not say when it started."""
+    if math.isinf(age_s):
+        return "-"
+    seconds = max(0, int(age_s))
     units = (86400, "d"), (3600, "h"), (60, "min"), (1, "s")
     size, unit = next((pair for pair in units if seconds >= pair[0]), units[-1])
     return f"{seconds // size:,} {unit}"
 
 
-def _run_cells(run: Row, now: datetime) -> dict[str, str]:
-    """The texts of a run in all columns."""
-    started = _time(run["started"])
+def _run_cells(run: Row, now_s: float) -> dict[str, str]:
+    """The texts of a run in all columns. now_s: the time of day, in seconds."""
+    from a3c_zoo.store.run import moment_of
+
     steps = run["steps"]
     mean = run["mean_return_100"]
     status = run["status"]
@@ -167,7 +164,7 @@ def _run_cells(run: Row, now: datetime) -> dict[str, str]:
         "steps": _text(steps),
         "return": "-" if mean is None else score(mean),
         "state": state if run["solved"] else status,
-        "age": _age(now - started) if started else "-",
+        "age": _age(now_s - moment_of(run["started"])),
     }
     return {name: printable(str(text)) for name, text in cells.items()}  # of a stranger, any type
 
@@ -251,7 +248,7 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     elif not rows:
         click.echo(_none(what), err=True)
     elif what == "runs":
-        _print_runs([_run_cells(row, datetime.now().astimezone()) for row in rows])
+        _print_runs([_run_cells(row, time.time()) for row in rows])
     else:
         _print_table(what, rows)
 

@@ -121,8 +121,8 @@ class Settings:
         short: list[tuple[str, Setting]] = []
         for place, text in enumerate(overrides):
             setting = Setting(None, "-o", (_OVERRIDES, place))
-            key, equals, value_text = (part.strip() for part in text.partition("="))
-            if not (key and equals and value_text):
+            key, value_text = _key_and_value(text)
+            if not value_text:
                 self._fault(
                     setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)"
                 )
@@ -315,6 +315,12 @@ class Settings:
             return None
 
 
+def _key_and_value(text: str) -> tuple[str, str]:
+    """The two texts of `KEY=VALUE`; the value is "" if one of them is missing."""
+    key, _, value = (part.strip() for part in text.partition("="))
+    return key, value if key else ""
+
+
 def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str, Any]) -> bases.EngineConfig:
     """The settings of an engine.
 
@@ -329,9 +335,9 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
     sources = {key: f"--{key}" for key in flags}
     faults = []
     for text in given:
-        key, equals, value_text = (part.strip() for part in text.partition("="))
+        key, value_text = _key_and_value(text)
         try:
-            if not (key and equals and value_text):
+            if not value_text:
                 raise ValueError("must read KEY=VALUE (write null for no value)")
             values[key] = yaml.parse_value(value_text)
         except ValueError as error:

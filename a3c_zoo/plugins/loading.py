@@ -23,7 +23,7 @@ from typing import Literal, NoReturn
 
 import pluggy
 
-from a3c_zoo.cures import upgrade
+from a3c_zoo.cures import DISTRIBUTION, upgrade
 from a3c_zoo.errors import PluginError, did_you_mean, one_line
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins import hookspecs
@@ -33,7 +33,6 @@ from a3c_zoo.plugins.offers import KINDS, OFFERED_BY, as_list, check
 from a3c_zoo.version import __version__
 
 GROUP = "a3c_zoo"
-FIRST_PARTY_DISTRIBUTION = "a3c-zoo"
 #: The variable with the paths of plugin files, joined as those of PATH.
 PLUGIN_FILES = "A3C_ZOO_PLUGIN_FILES"
 
@@ -188,7 +187,7 @@ def _load_file(file: str, seen: dict[str, PluginInfo]) -> Plugin:
 def _describe(point: metadata.EntryPoint) -> PluginInfo:
     distribution = (point.dist and point.dist.name) or "unknown"
     version = (point.dist and point.dist.version) or "unknown"
-    first_party = distribution.replace("_", "-").lower() == FIRST_PARTY_DISTRIBUTION
+    first_party = distribution.replace("_", "-").lower() == DISTRIBUTION
     return PluginInfo(point.name, point.value, distribution, version, first_party)
 
 
