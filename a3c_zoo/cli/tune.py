@@ -41,9 +41,6 @@ PRUNER: Final = (
     "halving: a third of the trials goes on after 1/9 of the steps, "
     "and again after 1/3; none: all.  [default: halving]"
 )
-SAMPLER: Final = "Optuna's sampler.  [default: tpe]"
-STORAGE: Final = "Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]"
-OUT: Final = "File of the new set.  [default: in studies/NAME]"
 STEPS: Final = "Agent steps of a whole run.  [default: ENV's budget, or 400000]"
 RESUME: Final = (
     "Go on with a study. It has ENV and its options; --trials, --timeout and --final-seeds can be given anew."

@@ -138,7 +138,7 @@ def rehearse(
                 if rehearsal.steps_per_s is None:
                     speed = "its first rollout takes longer"
                 else:
-                    speed = _speed(rehearsal)
+                    speed = f"{rehearsal.steps_per_s:,.0f} steps/s"
                 tell(f"  {run.method} on {run.env}: {speed}")
     _refuse_full_disk(runs, rehearsals, runs_dir)
     return rehearsals
@@ -155,10 +155,6 @@ def with_guesses(plan: Plan, rehearsals: Rehearsals) -> Plan:
             run = replace(run, guess_s=run.guess_s if guess_s is None else guess_s)
         runs.append(run)
     return replace(plan, runs=tuple(runs))
-
-
-def _speed(rehearsal: Rehearsal) -> str:
-    return f"{rehearsal.steps_per_s:,.0f} steps/s"
 
 
 def _job(run: PlannedRun, place: Path, methods: int, episodes: int) -> RehearsalJob:

@@ -296,7 +296,6 @@ def play_episodes(
                 ignored = ended
             else:
                 starts = ended
-                ignored = ignored
 
 
 def _has_limit(env: VectorEnv[Any, Any, Any], config: EnvConfig) -> bool:

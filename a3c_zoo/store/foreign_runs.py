@@ -38,8 +38,6 @@ from a3c_zoo.store.tables import (
 #: The environment of a run of another program that does not name it.
 UNKNOWN_ENV: Final = "unknown"
 GYM_ID: Final = re.compile(r"[^:]+-v\d+")
-#: The files that make a folder such a run.
-MARKS: Final = ("monitor.csv", "*.monitor.csv", EVALUATIONS_NPZ, "events.out.tfevents.*")
 #: An event without a tag, such as the start of a session, has at most so many bytes.
 SMALL_EVENT: Final = 32
 #: The most bytes of the event files of a run: more than a million points.

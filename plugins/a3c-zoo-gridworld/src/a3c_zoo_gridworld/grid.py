@@ -59,9 +59,7 @@ class Grid:
 
     def draw(self, cell: int) -> NDArray[np.uint8]:
         """Returns the same as a picture with one pixel for each cell, `[size, size, 3]`, uint8."""
-        return np.array(
-            [[COLOURS[letter] for letter in row.split()] for row in self.render(cell).splitlines()], np.uint8
-        )
+        return np.array([[COLOURS[each] for each in row.split()] for row in self.render(cell).splitlines()], np.uint8)
 
 
 def make_grid(size: int) -> Grid:
