@@ -33,7 +33,7 @@ class RunInfo:
     config: Config
 
 
-def score(value: float, sign: str = "") -> str:
+def return_text(value: float, sign: str = "") -> str:
     """A return for people to read: one decimal; three digits if it is small or huge. sign: "+" shows a plus, too."""
     return f"{value:{sign},.1f}" if 10 <= abs(value) < 1e9 else f"{value:{sign}.3g}"
 
@@ -224,10 +224,11 @@ class Outcome:
     def returns(self) -> str:
         """The mean return of the last policy's evaluation or, without one, of training, in words."""
         if (played := self.last_evaluation) is not None:
-            return f"return {score(played.mean_return)} ± {score(played.std_return)} over {played.episodes} episodes"
+            spread = f"{return_text(played.mean_return)} ± {return_text(played.std_return)}"
+            return f"return {spread} over {played.episodes} episodes"
         if self.mean_return_100 is None:
             return "no episode has ended"
-        return f"return {score(self.mean_return_100)} at the end of training"
+        return f"return {return_text(self.mean_return_100)} at the end of training"
 
     def __repr__(self) -> str:
         why = f"{self.reason} ({self.detail})" if self.detail else self.reason

@@ -51,7 +51,7 @@ def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, **opti
 
     compared = export(directory, out, choice.which, force)
     choice.tell()
-    sides = {"input": compared.session.get_inputs(), "output": compared.session.get_outputs()}
+    sides = {"input": compared.program.get_inputs(), "output": compared.program.get_outputs()}
     for side, arrays in sides.items():
         for array in arrays:
             click.echo(f"{side:8} {array.name}  {array.type[7:-1]} [{', '.join(map(str, array.shape))}]")

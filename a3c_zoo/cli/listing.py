@@ -26,7 +26,7 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError, printable, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
-from a3c_zoo.records import score
+from a3c_zoo.records import return_text
 from a3c_zoo.standard_streams import take_stdout
 
 Row = Mapping[str, Any]
@@ -162,7 +162,7 @@ def _run_cells(run: Row, now_s: float) -> dict[str, str]:
         "seed": "-" if run["seed"] is None else run["seed"],
         "run": run["name"] + about,
         "steps": _text(steps),
-        "return": "-" if mean is None else score(mean),
+        "return": "-" if mean is None else return_text(mean),
         "state": state if run["solved"] else status,
         "age": _age(now_s - moment_of(run["started"])),
     }
@@ -277,7 +277,7 @@ def _return(row: Row) -> str | None:
     mean, std = row["mean_return"], row["std_return"]
     if mean is None:
         return None
-    return f"{score(mean)} ± {score(std)}"
+    return f"{return_text(mean)} ± {return_text(std)}"
 
 
 def _none(what: str) -> str:

@@ -68,8 +68,8 @@ class HalfBlocks:
         pixels = resize(self._picture, 2 * rows, columns)
         cells = pixels.reshape(rows, 2, columns, 3).swapaxes(1, 2).reshape(rows, columns, 6)
         for row in cells.tolist():
-            for colours, run in itertools.groupby(map(tuple, row)):
-                yield Segment("▀" * sum(1 for _ in run), half_block(colours))
+            for colours, equal in itertools.groupby(map(tuple, row)):
+                yield Segment("▀" * sum(1 for _ in equal), half_block(colours))
             yield Segment.line()
 
 

@@ -23,7 +23,7 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
 from a3c_zoo.display.displays import notebook_display
 from a3c_zoo.engines import Engine
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.engines.shared_folder import turn
+from a3c_zoo.engines.shared_folder import reserved
 from a3c_zoo.errors import ZooError
 from a3c_zoo.figures import decisions
 from a3c_zoo.figures.decisions import DEFAULT_MAX_SEEDS, Decisions
@@ -426,8 +426,8 @@ def _evaluate(
     """Evaluates runs, and adds them to `played`."""
     failed = {each.path: each.fault for each in trained if each.fault is not None}
     usable = [each.path for each in trained if each.fault is None]
-    # In turn: a comparison with another number of episodes replaces the evaluations, which must be read before.
-    with turn(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
+    # Reserved: a comparison with another number of episodes replaces the evaluations, which must be read before.
+    with reserved(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
         faults = engine.evaluate(usable, episodes, watcher.evaluating, give_sign)
         unharmed = [path for path in usable if path not in faults]
         records, left_out = read_runs(unharmed, trust=True)  # their configurations are the planned ones

@@ -13,7 +13,7 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
 from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
-from a3c_zoo.records import Outcome, score
+from a3c_zoo.records import Outcome, return_text
 from a3c_zoo.store.run import Run
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ComparisonView(ComparisonWatcher):
                 share = progress.steps / budget.steps
             else:
                 share = spent_s / (budget.time_limit_s or 1)
-            row.now += f", {min(share, 1.0):.0%}, return {score(progress.mean_return)}"
+            row.now += f", {min(share, 1.0):.0%}, return {return_text(progress.mean_return)}"
             row.whole_s = spent_s / share if share > 0 else None
         self._spent_s[_key(run)] = spent_s
         times_s = [(self._takes_s(each), self._spent_s.get(_key(each), 0.0)) for each in self._waiting]
@@ -173,4 +173,4 @@ def _key(run: PlannedRun) -> tuple[str, str, int]:
 
 
 def _shown(mean: float | None) -> str:
-    return "-" if mean is None else score(mean)
+    return "-" if mean is None else return_text(mean)

@@ -18,7 +18,7 @@ from a3c_zoo.processes.start import handlers_wait
 class ChildProgram:
     """Runs `python -m MODULE ARGUMENTS` after `start`. It is a context manager: the child has ended when the body has.
 
-    The child is in a session of its own: a Ctrl-C reaches it once, through this process. It gets a SIGTERM when this
+    The child is apart from the terminal: a Ctrl-C reaches it once, through this process. It gets a SIGTERM when this
     process ends, in whatever way.
 
     Args:

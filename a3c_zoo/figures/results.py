@@ -26,7 +26,7 @@ from a3c_zoo.figures.measures import (
     values_of,
 )
 from a3c_zoo.figures.statistics import Estimate, Floats
-from a3c_zoo.records import score
+from a3c_zoo.records import return_text
 from a3c_zoo.store.run_records import score_range_of, threshold_of
 
 #: If the fixed loop's longest time is more than this many times its shortest, a report claims nothing about seconds.
@@ -342,7 +342,7 @@ def _why_unasked(measure: str, runs: Sequence[MeasuredRun], others: Sequence[Mea
         return "no run of {} or {} reached the threshold, so nothing is asked about it"
     if np.ptp(values):
         return ""
-    return f"all runs of {{}} and {{}} ended with a return of {score(values[0])}"
+    return f"all runs of {{}} and {{}} ended with a return of {return_text(values[0])}"
 
 
 def _environment(
@@ -459,6 +459,6 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
 
 
 def _scale_in_words(ranges: Mapping[str, tuple[float, float]]) -> str:
-    texts = (f"{score(low)} and {score(high)} on {env}" for env, (low, high) in ranges.items())
+    texts = (f"{return_text(low)} and {return_text(high)} on {env}" for env, (low, high) in ranges.items())
     told = f"0 and 1: returns of {', '.join(texts)}, as the environments name them"
     return f"{told}; those of Atari games are of random actions and of a human"

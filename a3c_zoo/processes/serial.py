@@ -22,7 +22,7 @@ class SerialCrew:
             included.
         states: for each worker the state to go on from, or None.
         has_learner: the last worker is a learner. It learns from what the others have handed over in this
-            turn.
+            round.
         cuts_rollouts: whether the rollout under way must not be finished; asked after every environment step
             of a worker, but not while the learner learns.
     """
@@ -83,7 +83,7 @@ class SerialCrew:
         return [worker.state_dict() for worker in self._workers]
 
     def stop(self) -> list[Report]:
-        reports = [worker.report() for worker in self._workers]  # of the turn in which one has failed
+        reports = [worker.report() for worker in self._workers]  # of the round in which one has failed
         for worker in self._workers:
             with contextlib.suppress(Exception):  # an environment that failed may fail to close too
                 worker.close()

@@ -240,8 +240,8 @@ def _short(value: float, position: int | None = None) -> str:
 def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int) -> None:
     """Draws a group of a panel. number: its place, which decides colour and dashes."""
     colour = COLOURS[number % len(COLOURS)]
-    turn = number // math.lcm(len(COLOURS), len(DASHES))
-    dashes = DASHES[(number + turn) % len(DASHES)] if panel.has_lines else ""  # each turn has other pairs
+    cycle = number // math.lcm(len(COLOURS), len(DASHES))
+    dashes = DASHES[(number + cycle) % len(DASHES)] if panel.has_lines else ""  # each cycle has other pairs
     runs = group.runs
     if panel.has_lines:
         runs = list(map(thinned, runs))

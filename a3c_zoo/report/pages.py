@@ -22,7 +22,7 @@ from a3c_zoo.figures.figure_table import COSTS, FIGURES, SCORES
 from a3c_zoo.figures.improvement import EarlierChance
 from a3c_zoo.figures.results import EnvironmentResults, PairResults
 from a3c_zoo.figures.statistics import OVER_ENVIRONMENTS, STATISTICS
-from a3c_zoo.records import score
+from a3c_zoo.records import return_text
 from a3c_zoo.report.drawing import Panel, to_inline_svg
 from a3c_zoo.report.report_films import Film
 from a3c_zoo.version import __version__
@@ -116,7 +116,7 @@ def shown(value: float | None, show: Callable[[float], str]) -> str:
 def show_for(name: str) -> Callable[[float], str]:
     """How a field of `Measures` is written, by its unit."""
     times = dict.fromkeys(("s", "CPU s", "s of training"), seconds)
-    return {"return": score, **times}.get(FIGURES[name].unit, number)
+    return {"return": return_text, **times}.get(FIGURES[name].unit, number)
 
 
 def scores(results: EnvironmentResults) -> TextTable:
@@ -126,7 +126,7 @@ def scores(results: EnvironmentResults) -> TextTable:
         [
             name,
             figure.title,
-            *(ranged(*method.scores[figure.name][statistic], show=score) for statistic in statistics),
+            *(ranged(*method.scores[figure.name][statistic], show=return_text) for statistic in statistics),
         ]
         for figure in SCORES
         for name, method in results.methods.items()

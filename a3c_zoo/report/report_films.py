@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from a3c_zoo.errors import ZooError, first_line
 from a3c_zoo.figures.measures import MeasuredRun
-from a3c_zoo.records import score
+from a3c_zoo.records import return_text
 from a3c_zoo.runs.evaluate_checkpoints import task_of
 from a3c_zoo.runs.signals import stop_on_signals
 from a3c_zoo.store.run import Run
@@ -136,7 +136,7 @@ class _Player:
         if played.film_fault is not None:
             raise ZooError(played.film_fault)
         (episode,) = played.by_mode["sampled"].episodes
-        return f"an episode with a return of {score(episode.episode_return)}"
+        return f"an episode with a return of {return_text(episode.episode_return)}"
 
     def close(self) -> None:
         """Ends the process."""

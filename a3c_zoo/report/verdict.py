@@ -11,7 +11,7 @@ from a3c_zoo.figures.claims import ERROR, Claim, needs, percent
 from a3c_zoo.figures.figure_table import FIGURES
 from a3c_zoo.figures.improvement import EarlierChance
 from a3c_zoo.figures.results import MethodResults, Results, final_return_in
-from a3c_zoo.records import score
+from a3c_zoo.records import return_text
 from a3c_zoo.report.pages import number, ranged, seconds
 from a3c_zoo.store.run_records import RunRecord, hidden_threshold
 from a3c_zoo.words import counted, listed
@@ -166,7 +166,7 @@ def _about_method(
     if (figure := final_return_in(method.scores)) is not None:
         final = method.scores[figure.name]["interquartile_mean"]
         parts.append(
-            f"ended with an interquartile mean return of {ranged(*final, show=score)}{figure.actions}"
+            f"ended with an interquartile mean return of {ranged(*final, show=return_text)}{figure.actions}"
         )
     if threshold is not None and method.times:
         time = method.times["seconds_to_threshold"]

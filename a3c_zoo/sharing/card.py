@@ -9,7 +9,7 @@ from typing import Any, Final
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import TrainedEntry
-from a3c_zoo.records import Evaluation, Outcome, score
+from a3c_zoo.records import Evaluation, Outcome, return_text
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts
 
@@ -58,7 +58,7 @@ def card_text(
     kind = "greedy" if played.deterministic else "sampled"
     rows = {
         "environment, agent": f"{meta['env']}, {meta['agent']}",
-        "return": f"{score(played.mean_return)} ± {score(played.std_return)}",
+        "return": f"{return_text(played.mean_return)} ± {return_text(played.std_return)}",
         "evaluation": f"{played.episodes:,} episodes on fresh seeds, {kind} actions",
         "training": f"{outcome.steps:,} steps, {outcome.training_s:,.1f} s, seed {meta.get('seed')}",
         "parameters": meta.get("checkpoint", ""),
@@ -71,7 +71,7 @@ def card_text(
     table = "".join(f"| {key} | {_plain(value)} |\n" for key, value in rows.items() if value)
     if points:
         head, line, means = zip(
-            *((f"{steps:,.0f}", "---", score(mean)) for steps, mean in points), strict=True
+            *((f"{steps:,.0f}", "---", return_text(mean)) for steps, mean in points), strict=True
         )
         table += "\nThe mean return of 100 training episodes after so many steps:\n\n"
         table += "".join(f"| {' | '.join(cells)} |\n" for cells in (head, line, means))

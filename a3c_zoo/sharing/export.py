@@ -112,7 +112,7 @@ class ComparedPolicy:
     def __init__(self, policy: ModelPolicy, program: bytes) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
+        self.program = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
         self._policy = policy
         self._acting = Acting(policy)
         self._start = policy.network.start(NUM_ENVS)
@@ -134,7 +134,7 @@ class ComparedPolicy:
             feed["state"] = inputs[1].numpy()
         wanted = {name: output.numpy() for name, output in self._acting.outputs(*inputs).items()}
         wanted["action"] = self._policy.predict(*arguments, deterministic=True)[0]
-        for (name, array), outputs in zip(wanted.items(), self.session.run(list(wanted), feed), strict=True):
+        for (name, array), outputs in zip(wanted.items(), self.program.run(list(wanted), feed), strict=True):
             self._compare(name, array, outputs)
         self.observations += NUM_ENVS
         return self._policy.predict(*arguments, deterministic)

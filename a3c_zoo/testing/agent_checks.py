@@ -64,7 +64,7 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
 
 def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> RunSetup:
     """A run of the agent on a small environment with this action space."""
-    environment = EnvEntry("trial", env_id=f"{ENVIRONMENTS}:SmallEnvironment-v0", kwargs={"space": space})
+    environment = EnvEntry("small", env_id=f"{ENVIRONMENTS}:SmallEnvironment-v0", kwargs={"space": space})
     return _setup_on(registry, environment, entry, serial)
 
 
