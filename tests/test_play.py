@@ -365,16 +365,16 @@ def play_toy(factory: str, **kwargs: Any) -> list[Scene]:
 
 
 def test_an_environment_that_draws_nothing() -> None:
-    with pytest.raises(ZooError, match="environment 'toy' cannot be drawn: its factory has no parameter render_mode"):
+    with pytest.raises(ZooError, match=r"'toy' cannot be drawn: .*render_mode"):
         play_toy("tests.toys:make")
 
 
 def test_pictures_in_one_array() -> None:
     scenes = play_toy("tests.test_play:make_drawn", pictures=1)
     assert [scene.picture.tolist() for scene in scenes] == [[[[7, 7, 7]] * 2]] * 2  # an episode of two steps
-    with pytest.raises(ZooError, match=r"environment 'toy' cannot be drawn: its render\(\) returns no pictures"):
+    with pytest.raises(ZooError, match=r"'toy' cannot be drawn: its render\(\)"):
         play_toy("tests.test_play:make_drawn", pictures=0)
-    with pytest.raises(ZooError, match=r"environment 'toy' cannot be drawn: its render\(\) returns no pictures"):
+    with pytest.raises(ZooError, match=r"'toy' cannot be drawn: its render\(\)"):
         play_toy("tests.test_play:make_drawn", pictures=1, width=0)
 
 
@@ -480,15 +480,15 @@ def test_no_terminal_no_display(
     monkeypatch.setattr(sys, "platform", "linux")
     assert not has_display()
     assert command_line("play", pong) == 2
-    assert "there is no display, and stdout is no terminal; give --video FILE.mp4" in capsys.readouterr().err
+    assert "stdout is no terminal; give --video FILE.mp4" in capsys.readouterr().err
     assert command_line("play", pong, "--terminal") == 2
     assert "--terminal: stdout is no terminal" in capsys.readouterr().err
     assert command_line("play", pong, "--window") == 2
-    assert "--window: there is no display; --terminal and --video FILE.mp4 need none" in capsys.readouterr().err
+    assert "--window: there is no display; --terminal and" in capsys.readouterr().err
     monkeypatch.setenv("DISPLAY", ":7654")  # of an X server that has ended
     assert has_display()
     assert command_line("play", pong) == 2
-    assert "--window: the display cannot be opened; --terminal and --video" in capsys.readouterr().err
+    assert "--window: the display cannot be opened; --terminal" in capsys.readouterr().err
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # as containers have it: its windows are seen by nobody
     assert not has_display()
     assert command_line("play", pong) == 2

@@ -107,9 +107,7 @@ def limit() -> Iterator[None]:
 )
 def test_no_import_is_chosen_by_a_run(use: Callable[[bool], Any], place: Path) -> None:
     name_module(place / "inbox/run")
-    with pytest.raises(
-        ZooError, match=r"would import 'evilmod', and .* is not your own: .* outside of runs.*: --trust$"
-    ) as raised:
+    with pytest.raises(ZooError, match=r"import 'evilmod', .*not your own: .*runs.*: --trust$") as raised:
         use(False)
     assert "\n" not in str(raised.value)
     assert not (place / "mark").exists()
@@ -299,7 +297,7 @@ def test_a_pickle_is_refused_and_no_advice_given_to_load_it(place: Path, capsys:
         assert command_line("evaluate", "inbox/run", *arguments) == 2
         err = capsys.readouterr().err
         assert "weights_only" not in err
-        assert "is a pickle, as a3c-zoo 0.1.0 wrote it, and this version reads none: train the run anew" in err
+        assert "is a pickle, as a3c-zoo 0.1.0 wrote it" in err
 
 
 # Values and names
