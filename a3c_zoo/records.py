@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
+from a3c_zoo.words import return_text
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -31,11 +33,6 @@ class RunInfo:
     env_name: str
     agent_name: str
     config: Config
-
-
-def return_text(value: float, sign: str = "") -> str:
-    """A return for people to read: one decimal; three digits if it is small or huge. sign: "+" shows a plus, too."""
-    return f"{value:{sign},.1f}" if 10 <= abs(value) < 1e9 else f"{value:{sign}.3g}"
 
 
 class Episode(NamedTuple):

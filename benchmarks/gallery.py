@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from a3c_zoo.figures.curves import Line
-from a3c_zoo.records import return_text
 from a3c_zoo.report.drawing import Group, Panel, draw_grid, to_bytes
+from a3c_zoo.words import return_text
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "gallery"

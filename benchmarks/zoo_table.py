@@ -36,7 +36,7 @@ from typing import Any
 import yaml
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.records import return_text
+from a3c_zoo.words import return_text
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "benchmarks" / "zoo"

@@ -21,7 +21,7 @@ from a3c_zoo.figures.curves import Line
 from a3c_zoo.figures.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.figures.results import Making, Results, results_of
 from a3c_zoo.figures.statistics import optimality_gap
-from a3c_zoo.records import Evaluation, Outcome, return_text
+from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.report.drawing import Panel, draw_grid, group_of, on_grid, to_inline_svg
 from a3c_zoo.report.pages import (
     ReportPage,
@@ -44,6 +44,7 @@ from a3c_zoo.store.run_groups import on_envs, one_name
 from a3c_zoo.store.run_records import RunRecord
 from a3c_zoo.store.tables import Curve
 from a3c_zoo.store.timing_file import Timing
+from a3c_zoo.words import return_text
 from tests.waits import LIMIT_S
 
 ENVS = ("cartpole", "pong")

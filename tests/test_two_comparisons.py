@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from a3c_zoo.engines import shared_folder as turns
+from a3c_zoo.engines import shared_folder as reservations
 from a3c_zoo.engines.shared_folder import LOCKS_DIR, reserved
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.report import places as report_places
@@ -93,9 +93,9 @@ def test_nothing_is_left_but_locks(pair: Pair) -> None:
 
 @contextmanager
 def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a turn, and gives signs of life."""
+    """A process that holds a reservation, and gives signs of life."""
     source = (
-        "import sys, time\nfrom pathlib import Path\nfrom a3c_zoo.engines.shared_folder import turn\n"
+        "import sys, time\nfrom pathlib import Path\nfrom a3c_zoo.engines.shared_folder import reserved\n"
         "with reserved(Path(sys.argv[1]), 'x', 'works', print) as give_sign:\n"
         "    print('holds', flush=True)\n"
         "    while True:\n        give_sign()\n        time.sleep(0.05)\n"
@@ -119,7 +119,7 @@ def test_a_reservation_is_free_at_once_when_its_holder_is_killed(tmp_path: Path)
 
 
 def test_a_holder_without_a_sign_of_life_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(reservations, "PATIENCE_S", 1.0)
     said: list[str] = []
     with holder(tmp_path) as process:
         os.kill(process.pid, signal.SIGSTOP)
@@ -132,7 +132,7 @@ def test_a_holder_without_a_sign_of_life_is_not_waited_for(tmp_path: Path, monke
 
 
 def test_a_holder_that_lives_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(reservations, "PATIENCE_S", 0.5)
     said: list[str] = []
     with ExitStack() as held:
         give_sign = held.enter_context(reserved(tmp_path, "x", "works", print))
@@ -148,7 +148,7 @@ def test_a_holder_that_lives_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
     assert said == ["waiting: another comparison works"]
 
 
-def test_a_folder_that_cannot_be_written_has_no_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_has_no_reservations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     with reserved(tmp_path, "x", "works", print) as give_sign:
         give_sign()

@@ -18,8 +18,8 @@ from a3c_zoo.cli.common import (
     runs_dir_option,
     trust_option,
 )
-from a3c_zoo.records import return_text
 from a3c_zoo.standard_streams import take_stdout
+from a3c_zoo.words import return_text
 
 
 @click.command(

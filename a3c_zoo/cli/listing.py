@@ -26,8 +26,8 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError, printable, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
-from a3c_zoo.records import return_text
 from a3c_zoo.standard_streams import take_stdout
+from a3c_zoo.words import return_text
 
 Row = Mapping[str, Any]
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.display.pieces import duration, speed
 from a3c_zoo.errors import printable_lines
-from a3c_zoo.records import Outcome, return_text
+from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoints import BEST
 from a3c_zoo.store.directory import run_argument
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from a3c_zoo.config import RunConfig

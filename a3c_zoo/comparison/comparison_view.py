@@ -13,8 +13,9 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
 from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
-from a3c_zoo.records import Outcome, return_text
+from a3c_zoo.records import Outcome
 from a3c_zoo.store.run import Run
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -26,8 +26,8 @@ from a3c_zoo.figures.measures import (
     values_of,
 )
 from a3c_zoo.figures.statistics import Estimate, Floats
-from a3c_zoo.records import return_text
 from a3c_zoo.store.run_records import score_range_of, threshold_of
+from a3c_zoo.words import return_text
 
 #: If the fixed loop's longest time is more than this many times its shortest, a report claims nothing about seconds.
 NOISE_LIMIT: Final = 1.5

@@ -22,10 +22,10 @@ from a3c_zoo.figures.figure_table import COSTS, FIGURES, SCORES
 from a3c_zoo.figures.improvement import EarlierChance
 from a3c_zoo.figures.results import EnvironmentResults, PairResults
 from a3c_zoo.figures.statistics import OVER_ENVIRONMENTS, STATISTICS
-from a3c_zoo.records import return_text
 from a3c_zoo.report.drawing import Panel, to_inline_svg
 from a3c_zoo.report.report_films import Film
 from a3c_zoo.version import __version__
+from a3c_zoo.words import return_text
 
 #: Stands for a missing figure.
 NONE: Final = "–"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from a3c_zoo.errors import ZooError, first_line
 from a3c_zoo.figures.measures import MeasuredRun
-from a3c_zoo.records import return_text
 from a3c_zoo.runs.evaluate_checkpoints import task_of
 from a3c_zoo.runs.signals import stop_on_signals
 from a3c_zoo.store.run import Run
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.evaluation import EvaluationTask

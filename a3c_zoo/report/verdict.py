@@ -11,10 +11,9 @@ from a3c_zoo.figures.claims import ERROR, Claim, needs, percent
 from a3c_zoo.figures.figure_table import FIGURES
 from a3c_zoo.figures.improvement import EarlierChance
 from a3c_zoo.figures.results import MethodResults, Results, final_return_in
-from a3c_zoo.records import return_text
 from a3c_zoo.report.pages import number, ranged, seconds
 from a3c_zoo.store.run_records import RunRecord, hidden_threshold
-from a3c_zoo.words import counted, listed
+from a3c_zoo.words import counted, listed, return_text
 
 #: How sentences begin that are about all environments together.
 EVERYWHERE = "All environments"

@@ -17,13 +17,13 @@ from a3c_zoo.records import (
     Reason,
     Report,
     Snapshot,
-    return_text,
 )
 from a3c_zoo.runs.resources import Clock, Usage
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck
 from a3c_zoo.store.checkpoints import RunState
+from a3c_zoo.words import return_text
 
 #: Episodes in a mean return.
 WINDOW = 100

@@ -11,8 +11,9 @@ from a3c_zoo.config import RunConfig
 from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import Trend, bar, duration, speed
 from a3c_zoo.errors import printable
-from a3c_zoo.records import Outcome, Progress, return_text
+from a3c_zoo.records import Outcome, Progress
 from a3c_zoo.runs.setup import Observer
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from rich.panel import Panel

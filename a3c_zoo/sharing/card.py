@@ -9,9 +9,10 @@ from typing import Any, Final
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import TrainedEntry
-from a3c_zoo.records import Evaluation, Outcome, return_text
+from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts
+from a3c_zoo.words import return_text
 
 #: The learning curve of a trained agent, and how many of its points a card shows.
 CURVE: Final = "curve.csv"

@@ -16,7 +16,7 @@ from statistics import fmean, pstdev
 from typing import Final
 
 from a3c_zoo.errors import RunDirectoryError, printable
-from a3c_zoo.records import Outcome, return_text
+from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import (
     BEST,
@@ -28,6 +28,7 @@ from a3c_zoo.store.checkpoints import (
     step_file,
 )
 from a3c_zoo.store.run import Run
+from a3c_zoo.words import return_text
 
 #: Stands for the checkpoint that a run recommends.
 RECOMMENDED: Final = "recommended"

@@ -29,7 +29,6 @@ from a3c_zoo.errors import ConfigError, ZooError, first_line, printable
 from a3c_zoo.figures.curves import Line
 from a3c_zoo.files import write_new
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.records import return_text
 from a3c_zoo.report.drawing import Group, Panel
 from a3c_zoo.report.pages import ReportSection, TextTable
 from a3c_zoo.store.directory import disk_errors
@@ -38,7 +37,7 @@ from a3c_zoo.tuning.racing import TUNING_SEEDS, TuningWatcher, method_of
 from a3c_zoo.tuning.storages import STUDIES_DIR
 from a3c_zoo.tuning.studies import StudySettings, TuningStudy
 from a3c_zoo.version import __version__
-from a3c_zoo.words import counted, listed
+from a3c_zoo.words import counted, listed, return_text
 
 #: Keys of `env` that the command line decides.
 BESIDE_SETS: Final = ("env.stack", "env.wrappers")

@@ -11,9 +11,9 @@ from a3c_zoo.comparison.plan import Plan
 from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
-from a3c_zoo.records import return_text
 from a3c_zoo.tuning.contenders import ranked, sound
 from a3c_zoo.tuning.racing import Advance, TuningWatcher
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from rich.table import Table
