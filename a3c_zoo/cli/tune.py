@@ -41,6 +41,9 @@ PRUNER: Final = (
     "halving: a third of the trials goes on after 1/9 of the steps, "
     "and again after 1/3; none: all.  [default: halving]"
 )
+SAMPLER: Final = "Optuna's sampler.  [default: tpe]"
+STORAGE: Final = "Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]"
+OUT: Final = "File of the new set.  [default: in studies/NAME]"
 STEPS: Final = "Agent steps of a whole run.  [default: ENV's budget, or 400000]"
 RESUME: Final = (
     "Go on with a study. It has ENV and its options; --trials, --timeout and --final-seeds can be given anew."
@@ -220,8 +223,7 @@ def _why_open(study: TuningStudy) -> str:
     if not places:
         return "Other processes still train trials of this study; the last of them ends it."
     trials = (
-        f"trial{'s' * (len(numbers) > 1)} {listed(map(str, numbers))} of {place}"
-        for place, numbers in places.items()
+        f"trial{'s' * (len(each) > 1)} {listed(map(str, each))} of {place}" for place, each in places.items()
     )
     return (
         f"Nothing is left for this process. The study has not ended: it waits for {listed(trials)}, "

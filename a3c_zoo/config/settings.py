@@ -408,9 +408,7 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
 
 def is_cost(values: Any) -> bool:
     """Whether a block `tuning:` has all of its numbers, and nothing else."""
-    is_whole = isinstance(values, dict) and all(
-        type(number) is int and number >= 0 for number in values.values()
-    )
+    is_whole = isinstance(values, dict) and all(type(each) is int and each >= 0 for each in values.values())
     return is_whole and {*values} == {*TUNING_COST}
 
 
