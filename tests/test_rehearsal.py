@@ -295,6 +295,7 @@ def test_evaluations_come_on_top(
     assert told == "evaluations come on top: about 25 min, if an episode lasts 1,000 steps"  # 5 · 304 s
     found["pong", "sb3-a2c"] = replace(found["pong", "sb3-a2c"], episode_steps=500)
     assert evaluations_estimate(planned, found, 20).endswith("about 17 min, if episodes last 500 to 1,000 steps")
+    assert "on top: at most 17 min, " in evaluations_estimate(planned, found, 20, is_most=True)
     assert evaluations_estimate(planned, {}, 20) == ""
 
 

@@ -111,15 +111,15 @@ class ComparisonView(ComparisonWatcher):
         if run.done is None:
             self._waiting.remove(run)
         if run.done:
-            what = "finished before"
+            how = "finished before"
         else:
-            what = "trained" if trained.fault is None else "FAILED"
+            how = "trained" if trained.fault is None else "FAILED"
         if trained.by_another:
-            what = "trained by another comparison"
+            how = "trained by another comparison"
         if not self._display.is_live or trained.fault is not None:
             fault = f": {trained.fault}" if trained.fault else ""
             self._display.say(
-                f"{run.method} on {run.env}, seed {run.seed}: {what}{figures}{fault} → {trained.path}"
+                f"{run.method} on {run.env}, seed {run.seed}: {how}{figures}{fault} → {trained.path}"
             )
         self._show("", at_once=self._display.is_live)
 

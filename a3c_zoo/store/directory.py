@@ -193,9 +193,9 @@ def why_not_own(path: Path, runs_dir: Path) -> str:
         return f"{path} was pulled from a hub"
     try:
         named = [real / name for name in ("config.yml", "meta.json") if os.path.lexists(real / name)]
-        for each in (real, *(named if real / "meta.json" in named else real.iterdir())):
-            if (owner := each.lstat().st_uid) != os.geteuid():
-                return f"user {owner} owns {each}, and you are user {os.geteuid()}"
+        for path_inside in (real, *(named if real / "meta.json" in named else real.iterdir())):
+            if (owner := path_inside.lstat().st_uid) != os.geteuid():
+                return f"user {owner} owns {path_inside}, and you are user {os.geteuid()}"
     except OSError as error:
         return f"cannot look into {path}: {error.strerror}"
     return ""

@@ -248,12 +248,12 @@ def _add_events(content: bytes, points: Mapping[str, _Points], settings: dict[st
     is_first = True
     for event in _events(content):
         if is_first:
-            for each in points.values():
-                each.begin_part(event.wall_time)
+            for tag_points in points.values():
+                tag_points.begin_part(event.wall_time)
         is_first = False
         if event.session_log.status == event.session_log.START:
-            for each in points.values():
-                each.go_on_from(event.step)
+            for tag_points in points.values():
+                tag_points.go_on_from(event.step)
         for value in event.summary.value:
             if value.tag in points:
                 points[value.tag].add(event.step, event.wall_time, _scalar(value))
