@@ -21,8 +21,7 @@ THREADS_GRACE_S, END_GRACE_S = 10.0, 3.0
 
 def main() -> None:
     """Runs the command line and exits with its exit status."""
-    if sys.platform != "win32":
-        sys.unraisablehook = _repeat_ctrl_c
+    sys.unraisablehook = _repeat_ctrl_c
     processes.is_ours = True
     open_closed_streams()
     drop_lost_output("stderr")  # an error that cannot be shown keeps its exit status
@@ -43,8 +42,8 @@ def main() -> None:
 
 def _foreign_threads() -> list[str]:
     """Names of threads for which Python waits before it exits. Those that an environment has left may run for ever."""
-    others = (each for each in threading.enumerate() if each is not threading.main_thread())
-    return list(dict.fromkeys(each.name for each in others if not each.daemon))
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    return list(dict.fromkeys(thread.name for thread in others if not thread.daemon))
 
 
 def _end_though_threads_run(status: int) -> None:
@@ -82,9 +81,8 @@ def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
-    again = threading.Timer(
-        0.01, signal.pthread_kill, (main_thread, signal.SIGINT)
-    )  # when the callback is over
+    # A little later, when the callback is over.
+    again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))
     again.daemon = True
     again.start()
 

@@ -48,8 +48,8 @@ class Checkout:
 
 def install_extra(extra: str) -> str:
     """The command that installs an extra of a3c-zoo, such as `play`."""
-    needed, place = [*_requirements(extra)], find_checkout()
-    own = [each.name for each in needed if each.name in OWN_PLUGINS]
+    needed, place = [*requirements(extra)], find_checkout()
+    own = [requirement.name for requirement in needed if requirement.name in OWN_PLUGINS]
     if own and not _has_index():
         return install_plugin(own[0])
     if place:
@@ -62,7 +62,7 @@ def install_needed(*packages: str) -> str:
     place = find_checkout()
     if not packages and place:
         return f"{_pip_install(place)} {_shown_project(place)}"
-    needed = {each.name: str(each) for each in _requirements()}
+    needed = {requirement.name: str(requirement) for requirement in requirements()}
     return _named(needed.get(name, name) for name in packages or needed)
 
 
@@ -150,7 +150,7 @@ def _is_project(folder: Path) -> bool:
     return f'name = "{DISTRIBUTION}"' in text and (folder / "constraints.txt").is_file()
 
 
-def _requirements(extra: str = "") -> Iterator[Requirement]:
+def requirements(extra: str = "") -> Iterator[Requirement]:
     """What a3c-zoo needs, or what an extra adds to that, without markers."""
     from packaging.requirements import Requirement
 
@@ -158,17 +158,17 @@ def _requirements(extra: str = "") -> Iterator[Requirement]:
         lines = metadata.requires(DISTRIBUTION) or ()
     except metadata.PackageNotFoundError:  # it runs in a checkout without having been installed
         return
-    for each in map(Requirement, lines):
-        is_always = each.marker is None or each.marker.evaluate({"extra": ""})
-        is_wanted = each.marker is None or each.marker.evaluate({"extra": extra})
+    for requirement in map(Requirement, lines):
+        is_always = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        is_wanted = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
         if is_wanted and not (extra and is_always):
-            each.marker = None
-            yield each
+            requirement.marker = None
+            yield requirement
 
 
-def _named(requirements: Iterator[str] | list[str]) -> str:
+def _named(wanted: Iterator[str] | list[str]) -> str:
     """The command that installs packages by their names, with tested versions where a checkout has the list."""
-    return " ".join([_pip_install(find_checkout()), *map(shlex.quote, requirements)])
+    return " ".join([_pip_install(find_checkout()), *map(shlex.quote, wanted)])
 
 
 def _pip_install(place: Checkout | None) -> str:
@@ -178,8 +178,8 @@ def _pip_install(place: Checkout | None) -> str:
 
 def _pip() -> str:
     """pip for the interpreter that runs now, which need not be the first one on the path."""
-    found = shutil.which("pip")
-    if found and Path(found).parent == Path(sys.executable).parent:
+    pip = shutil.which("pip")
+    if pip and Path(pip).parent == Path(sys.executable).parent:
         return "pip"
     program = shlex.quote(_near(Path(sys.executable)))
     if find_spec("pip") is None and shutil.which("uv"):

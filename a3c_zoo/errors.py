@@ -140,12 +140,12 @@ def printable(text: str) -> str:
         return text
     import unicodedata  # few texts need it
 
-    shown = (
-        each.isprintable() or unicodedata.category(each) == "Zs" for each in text
-    )  # Zs: blanks of all languages
+    # The category Zs has the blanks of all languages.
+    shown = (character.isprintable() or unicodedata.category(character) == "Zs" for character in text)
     pairs = zip(text, shown, strict=True)
     return "".join(
-        each if is_shown else each.encode("unicode_escape").decode("ascii") for each, is_shown in pairs
+        character if is_shown else character.encode("unicode_escape").decode("ascii")
+        for character, is_shown in pairs
     )
 
 
@@ -168,7 +168,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     If none is near, it looks again, without the parts of a Gymnasium id that are not the name of an Atari game.
     """
-    others = [each for each in known if each != name]
+    others = [other for other in known if other != name]
     game = AROUND_GAMES.sub("", name).lower()
     near = difflib.get_close_matches(name, others, n=1, cutoff=0.5) or difflib.get_close_matches(
         game, others, n=1

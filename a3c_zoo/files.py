@@ -210,7 +210,7 @@ def fields_of(record: type[DataclassInstance], content: Any) -> dict[str, Any]:
     """
     if not isinstance(content, dict):
         raise TypeError("it is no JSON object")
-    for field in (each for each in fields(record) if each.name in content):
+    for field in (field for field in fields(record) if field.name in content):
         annotation, optional, _ = str(field.type).partition(" | None")
         value: Any = content[field.name]
         if annotation not in _JSON_TYPES or (optional and value is None):

@@ -78,7 +78,7 @@ def cgroup_folders(text: str, controller: str) -> list[PurePosixPath]:
         mount = PurePosixPath(controller if controllers else "")
         # A container may see the path as the host does; then only its own root is there. ".." is outside of it.
         group = PurePosixPath(path.lstrip("/")) if ".." not in path else PurePosixPath()
-        folders += [mount / each for each in (group, *group.parents)]
+        folders += [mount / folder for folder in (group, *group.parents)]
     return list(dict.fromkeys(folders))
 
 
@@ -125,7 +125,7 @@ def available_cores() -> int:
     """Processor cores that this process may use: its affinity, or less if a cgroup has a quota of CPU time."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     texts = [*_cgroup_texts("cpu", "max"), *_cgroup_texts("cpu", "cfs_quota_us", "cfs_period_us")]
-    quotas = [cores_of_quota(" ".join(each)) for each in texts]
+    quotas = [cores_of_quota(" ".join(contents)) for contents in texts]
     return min([cores, *(quota for quota in quotas if quota is not None)])
 
 
@@ -158,8 +158,8 @@ def available_memory() -> int:
 
     texts = [*_cgroup_texts("memory", "max", "current", "stat")]
     texts += _cgroup_texts("memory", "limit_in_bytes", "usage_in_bytes", "stat")
-    left = [left_in_cgroup(*each) for each in texts]
-    return min([int(psutil.virtual_memory().available), *(each for each in left if each is not None)])
+    left = [left_in_cgroup(*contents) for contents in texts]
+    return min([int(psutil.virtual_memory().available), *(limit for limit in left if limit is not None)])
 
 
 #: Drivers of SDL that draw in memory.
@@ -170,4 +170,4 @@ def has_display() -> bool:
     """Whether a window can be shown."""
     if driver := os.environ.get("SDL_VIDEODRIVER"):
         return driver not in UNSEEN
-    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
+from a3c_zoo.words import return_text
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -31,11 +33,6 @@ class RunInfo:
     env_name: str
     agent_name: str
     config: Config
-
-
-def score(value: float, sign: str = "") -> str:
-    """A return for people to read: one decimal; three digits if it is small or huge. sign: "+" shows a plus, too."""
-    return f"{value:{sign},.1f}" if 10 <= abs(value) < 1e9 else f"{value:{sign}.3g}"
 
 
 class Episode(NamedTuple):
@@ -224,10 +221,11 @@ class Outcome:
     def returns(self) -> str:
         """The mean return of the last policy's evaluation or, without one, of training, in words."""
         if (played := self.last_evaluation) is not None:
-            return f"return {score(played.mean_return)} ± {score(played.std_return)} over {played.episodes} episodes"
+            spread = f"{return_text(played.mean_return)} ± {return_text(played.std_return)}"
+            return f"return {spread} over {played.episodes} episodes"
         if self.mean_return_100 is None:
             return "no episode has ended"
-        return f"return {score(self.mean_return_100)} at the end of training"
+        return f"return {return_text(self.mean_return_100)} at the end of training"
 
     def __repr__(self) -> str:
         why = f"{self.reason} ({self.detail})" if self.detail else self.reason
@@ -281,9 +279,8 @@ class RunContext(Protocol):
     serial: bool
     episodes: int  # that were recorded until now, in all sessions
     checkpoint: Mapping[str, Any] | None  # the agent's state to go on from, None for a fresh run
-    acting_counts: (
-        Report | None
-    )  # the run's counts, if `checkpoint` is only what acting needs (`Snapshot.acting`)
+    # The run's counts, if `checkpoint` is only what acting needs (`Snapshot.acting`).
+    acting_counts: Report | None
 
     def record(self, reports: Sequence[Report]) -> None:
         """Takes in reports: monitor.csv, TensorBoard, hooks, the panel."""

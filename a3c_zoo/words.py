@@ -1,4 +1,4 @@
-"""Lists and numbers of things in sentences."""
+"""Lists, numbers of things, and returns in sentences."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def listed(names: Iterable[str]) -> str:
 def counted(number: int, things: str) -> str:
     """`1 trial`, `1,000 trials`. things: their plural, with an s."""
     return f"{number:,} {things if number != 1 else things.removesuffix('s')}"
+
+
+def return_text(value: float, sign: str = "") -> str:
+    """A return for people to read: one decimal; three digits if it is small or huge. sign: "+" shows a plus, too."""
+    return f"{value:{sign},.1f}" if 10 <= abs(value) < 1e9 else f"{value:{sign}.3g}"

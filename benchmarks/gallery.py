@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from a3c_zoo.figures.curves import Line
-from a3c_zoo.records import score
 from a3c_zoo.report.drawing import Group, Panel, draw_grid, to_bytes
+from a3c_zoo.words import return_text
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "gallery"
@@ -241,11 +241,11 @@ def table(made: Sequence[Mapping[str, Any]]) -> str:
         (
             f"[{each['env']}](#{anchor(subject.title)})",
             each["agent"] + (", LSTM" if "lstm" in each["name"] else ""),
-            unbroken(f"{score(each['mean_return'])} ± {score(each['std_return'])}"),
+            unbroken(f"{return_text(each['mean_return'])} ± {return_text(each['std_return'])}"),
             f"{each['steps']:,}",
             f"{each['training_s']:,.0f}",
             *(
-                unbroken(f"{score(mean)} ± {score(std)} ({steps})") if steps else "–"
+                unbroken(f"{return_text(mean)} ± {return_text(std)} ({steps})") if steps else "–"
                 for mean, std, steps in RL_ZOO.get(each["env"], ((0, 0, ""), (0, 0, "")))
             ),
         )
@@ -272,7 +272,7 @@ def section(subject: Subject, made: Mapping[str, Any]) -> str:
         f"{made['steps']:,}",
         f"{made['training_s']:,.0f}",
         "yes" if made["solved"] else "no",
-        f"{score(made['mean_return'])} ± {score(made['std_return'])}",
+        f"{return_text(made['mean_return'])} ± {return_text(made['std_return'])}",
         f"return {made['film_return']}, {made['film_steps']:,} steps",
     )
     versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())

@@ -36,7 +36,7 @@ from typing import Any
 import yaml
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.records import score
+from a3c_zoo.words import return_text
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "benchmarks" / "zoo"
@@ -281,7 +281,7 @@ def _train(run: Run) -> bool:
     outcome = json.loads(_run_zoo(arguments) or "{}")
     if outcome.get("reason") in FINISHED:
         last = outcome["mean_return_100"]
-        returns = "no episode has ended" if last is None else f"last 100 training episodes {score(last)}"
+        returns = "no episode has ended" if last is None else f"last 100 training episodes {return_text(last)}"
         say(f"{run}: {outcome['steps']:,} steps in {time.monotonic() - start_s:,.0f} s, {returns}")
         return True
     say(f"{run}: failed: {outcome.get('detail', 'it printed nothing')}")
@@ -341,8 +341,8 @@ def evaluate_all(runs: Sequence[Run], file: Path, rows: Sequence[Row]) -> int:
             continue
         known[key] = figures = evaluate(run)
         write_figures(file, list(known.values()), rows)
-        greedy = f"{score(figures.greedy_mean)} ± {score(figures.greedy_std)}"
-        say(f"{run}: {figures.checkpoint}, greedy {greedy}, sampled {score(figures.sampled_mean)}")
+        greedy = f"{return_text(figures.greedy_mean)} ± {return_text(figures.greedy_std)}"
+        say(f"{run}: {figures.checkpoint}, greedy {greedy}, sampled {return_text(figures.sampled_mean)}")
     return 0
 
 

@@ -50,7 +50,7 @@ def test_ids_under_which_others_train() -> None:
 
 
 def test_an_unknown_rom() -> None:
-    with pytest.raises(UnknownNameError, match=r"unknown Atari game 'space_invader'. Did you mean 'space_invaders'\?"):
+    with pytest.raises(UnknownNameError, match=r"game 'space_invader'\. .*'space_invaders'"):
         get_registry().env("atari:space_invader")
 
 
@@ -83,9 +83,7 @@ def test_an_id_without_a_prefix(name: str, unknown: str, hint: str) -> None:
 
 
 def test_a_name_of_gymnasium_comes_before_a_game() -> None:
-    with pytest.raises(
-        UnknownNameError, match=r"^unknown environment 'gym:Blackjack-v0'\. Did you mean 'gym:Blackj.*-v1'"
-    ):
+    with pytest.raises(UnknownNameError, match=r"'gym:Blackjack-v0'.*'gym:Blackj.*-v1'"):
         get_registry().env("gym:Blackjack-v0")
 
 

@@ -271,7 +271,7 @@ def test_faults_of_a_network(kind: str, fault: str) -> None:
 
 
 def test_a_parameter_that_nothing_depends_on() -> None:
-    assert "spare.weight gets no gradient: policy and value do not depend on it" in str(network_findings("Idle"))
+    assert "spare.weight gets no gradient" in str(network_findings("Idle"))
 
 
 def test_kinds_of_observations_that_no_environment_has() -> None:

@@ -167,7 +167,7 @@ def test_a_policy_alone(directory: RunDirectory) -> None:
     path = directory.checkpoints / "best.pt"
     write(path, {"format": 3, "agent": {"a": 1}, "session": {"steps": 7}})
     assert read_policy(path).state == PolicyState(7)
-    with pytest.raises(RunDirectoryError, match=r"cannot go on from .*best.pt: it does not say where the run stood"):
+    with pytest.raises(RunDirectoryError, match=r"best\.pt: .* where the run stood"):
         resumable_checkpoint(directory, "best")
     write_checkpoint(path, {"a": 1}, PolicyState(7, greedy_return=1.0, sampled_return=2.0))
     assert load_policy_state(directory, "best").state == PolicyState(7, {}, 1.0, 2.0)
@@ -272,7 +272,7 @@ def test_a_damaged_checkpoint_names_only_one_that_can_be_read(directory: RunDire
 
 def test_a_checkpoint_of_another_format(directory: RunDirectory) -> None:
     write(directory.checkpoints / "step-000000000007.pt", {"format": 99})
-    with pytest.raises(RunDirectoryError, match=r"has format 99; this version reads 3\. A newer a3c-zoo wrote it"):
+    with pytest.raises(RunDirectoryError, match=r"format 99; .* reads 3\b"):
         resumable_checkpoint(directory)
 
 
@@ -427,7 +427,7 @@ def test_a_file_over_four_gib_is_damaged(directory: RunDirectory, monkeypatch: p
     path = save(directory, 7)
     monkeypatch.setattr(checkpoint_bytes, "available_memory", lambda: 1 << 30)
     os.truncate(path, 4 << 30)  # sparse: it takes no room
-    with pytest.raises(RunDirectoryError, match="it has 4,294,967,296 bytes, and 1,073,741,824 bytes of memory are"):
+    with pytest.raises(RunDirectoryError, match=r"4,294,967,296 bytes.* 1,073,741,824 bytes of memory"):
         read_policy(path)
     os.truncate(path, (4 << 30) + 1)
     with pytest.raises(DamagedCheckpointError, match=r"step-000000000007.pt cannot be read: .*larger than 4,096 MiB"):

@@ -633,7 +633,7 @@ def test_a_single_name_is_one(tmp_path: Path) -> None:
 
 
 def test_runs_that_are_only_read_take_no_options_of_training(tmp_path: Path) -> None:
-    with pytest.raises(ZooError, match=r"^`sources` are only read; leave out baselines, seeds, episodes, engine$"):
+    with pytest.raises(ZooError, match=r"leave out baselines, seeds, episodes, engine$"):
         a3c_zoo.compare(sources=tmp_path, baselines="random", seeds=[1], episodes=3, engine="ray", runs_dir=tmp_path)
 
 
@@ -652,9 +652,7 @@ def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> N
     shutil.copytree("runs", copies)
     twin = copies / "twin"
     shutil.copytree(copies / inside.runs[0].name, twin)
-    with pytest.raises(
-        ZooError, match=r"seed 1 of a3c on cartpole is there twice, .* and twin: .* leave one of each out"
-    ):
+    with pytest.raises(ZooError, match=r"seed 1 of a3c on cartpole .* and twin: .*leave one"):
         a3c_zoo.compare(sources=[copies], out=tmp_path / "out")
     meta = json.loads((twin / "meta.json").read_text()) | {"env": "pong"}
     (twin / "meta.json").write_text(json.dumps(meta))

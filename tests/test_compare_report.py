@@ -21,7 +21,7 @@ from a3c_zoo.figures.curves import Line
 from a3c_zoo.figures.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.figures.results import Making, Results, results_of
 from a3c_zoo.figures.statistics import optimality_gap
-from a3c_zoo.records import Evaluation, Outcome, score
+from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.report.drawing import Panel, draw_grid, group_of, on_grid, to_inline_svg
 from a3c_zoo.report.pages import (
     ReportPage,
@@ -44,6 +44,7 @@ from a3c_zoo.store.run_groups import on_envs, one_name
 from a3c_zoo.store.run_records import RunRecord
 from a3c_zoo.store.tables import Curve
 from a3c_zoo.store.timing_file import Timing
+from a3c_zoo.words import return_text
 from tests.waits import LIMIT_S
 
 ENVS = ("cartpole", "pong")
@@ -236,7 +237,7 @@ def test_a_report_of_runs_as_found_says_so() -> None:
     by_turns, as_found, at_once = (
         plain(page_of(results_of(measured, {}, making)).sections[-1].texts[1]) for making in makings
     )
-    assert "in a fresh process; seed by seed, the runs of a seed in random order." in by_turns
+    assert "seed by seed, the runs of a seed in random order" in by_turns
     assert by_turns.endswith("Runs of other commands may have shared the machine.")
     assert as_found.endswith("as they were found: their order and other load on the machine are not known.")
     assert "Up to 4 runs at once, which begin seed by seed" in at_once
@@ -419,10 +420,8 @@ def test_nothing_is_claimed_of_a_method_that_lost_runs() -> None:
     rest = [record(name, seed, reached_at=None, final=300.0 + seed) for name in ("ppo", "random") for seed in range(20)]
     found = together([*six, *rest], lost={("cartpole", "a3c"): 14})
     lines = verdict(found)
-    assert (
-        "cartpole: 14 of 20 runs of a3c failed or cannot be read; they count as runs that never reached 475, and the "
-        "other figures are without them, so nothing is claimed about a3c there."
-    ) in lines
+    (lost,) = (line for line in lines if "14 of 20 runs" in line)
+    assert re.search("^cartpole: .* of a3c failed .* never reached 475, .* nothing is claimed about a3c", lost)
     (line,) = (line for line in lines if line.startswith("cartpole: a3c ended"))
     # The chance p at which 6 or more of 20 runs reach it with a probability of 5 % (Clopper and Pearson).
     assert "reached 475 in training in 6 of 20 runs" in line  # its bound is no claim, and stands in the table alone
@@ -575,7 +574,7 @@ def test_a_question_that_no_seed_could_answer_is_not_asked() -> None:
     assert found.unasked == (why,)
     assert why in verdict(found)
     alike = together([record(m, s) for m in ("a3c", "ppo") for s in range(6)])
-    assert "cartpole: all runs of a3c and ppo ended with a return of 480.0." in alike.unasked
+    assert any(re.search("cartpole: all runs of a3c and ppo .*480.0", line) for line in alike.unasked)
     assert {claim.question.measure for claim in alike.claims} == {"seconds_to_threshold", "steps_to_threshold"}
 
 
@@ -612,7 +611,7 @@ def test_figures_are_never_long() -> None:
         "1e+09 (–)",
         "-1.5e+35 (–)",
     ]
-    assert [score(value) for value in (123456.0, -1.5e35)] == ["123,456.0", "-1.5e+35"]
+    assert [return_text(value) for value in (123456.0, -1.5e35)] == ["123,456.0", "-1.5e+35"]
 
 
 def test_a_difference_that_would_count_alone_says_why_it_does_not() -> None:

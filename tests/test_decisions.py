@@ -64,7 +64,7 @@ def test_a_block_has_the_next_seeds_of_methods_in_open_pairs(tmp_path: Path) -> 
 
 def test_seeds_that_would_not_be_trained_are_refused(tmp_path: Path) -> None:
     for seeds in (range(5, 15), range(1, 10, 2), [1, 2, 3, 4, 5]):
-        with pytest.raises(ZooError, match="it is the number of seeds in a block, from seed 1 on, not a list"):
+        with pytest.raises(ZooError, match=r"number of seeds in a block.*not a list"):
             planned(tmp_path, seeds=seeds)
 
 

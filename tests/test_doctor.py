@@ -116,7 +116,7 @@ def test_every_fault_has_its_cure(tmp_path: Path) -> None:
     ]
     texts = "\n".join(faults)
     assert "/proc cannot be written: No such file or directory" in texts
-    assert "plugin 'maze' (zoo-maze 1.0): its import failed: ValueError: boom" in texts
+    assert "'maze' (zoo-maze 1.0): its import failed: ValueError: boom" in texts
     assert "no plugin is called 'mace'. Did you mean 'maze'?" in texts
     assert "OSError: libbroken.so: cannot open" in texts
     assert "raise OSError('libbroken.so: cannot open')" in done.stderr  # --debug

@@ -199,12 +199,12 @@ class TestProbe:
         assert spaces.actions == Categorical(2, 3)
 
     def test_an_action_space_that_the_agent_cannot_act_in(self) -> None:
-        with pytest.raises(ConfigError, match=r"agent 'a3c' acts in Discrete spaces; environment 'pendulum' has Box"):
+        with pytest.raises(ConfigError, match=r"'a3c' acts in Discrete .*'pendulum' has Box"):
             self.probe(EnvEntry("pendulum", env_id="Pendulum-v1"))
 
     def test_observations_that_the_network_does_not_take(self) -> None:
         network = NetworkEntry("atari", "tests.toys:build_tiny", inputs=("image",))
-        with pytest.raises(ConfigError, match="network 'atari' takes image observations; environment 'toy' offers Box"):
+        with pytest.raises(ConfigError, match=r"'atari' takes image .*'toy' offers Box"):
             self.probe(toy_entry(), network)
 
     def test_the_probe_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:

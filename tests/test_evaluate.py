@@ -28,7 +28,7 @@ from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.run import Run
 from tests.toys import MODES, SCRIPT, Script, ToyVectorEnv
-from tests.toys_runs import command_line
+from tests.toys_runs import command_line, scenes_of
 
 SHORT: Script = (((1.0,), "terminated"),)
 LONG: Script = (((1.0,) * 10, "truncated"),)
@@ -308,7 +308,7 @@ def test_numbers_that_are_too_small(given: dict[str, Any], message: str, run: Pa
     with pytest.raises(ZooError, match=f"^{message}"):
         a3c_zoo.evaluate(run, **given)
     with pytest.raises(ZooError, match=f"^{message}"):
-        next(api.play(run, **given))
+        next(scenes_of(run, **given))
 
 
 @pytest.mark.parametrize("checkpoint", ["9", 9])

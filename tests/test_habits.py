@@ -326,8 +326,7 @@ def test_an_evaluation_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> 
     seconds = iter(range(1000))
     monkeypatch.setattr("a3c_zoo.runs.evaluation.time.monotonic", lambda: float(next(seconds)))
     entry = EnvEntry("hall", factory=f"{__name__}:endless")
-    with pytest.raises(EnvironmentContractError, match=r"'hall': no episode of the evaluation ended within 20 s; the "
-                       r"longest has 21 steps. If episodes have no end, give it a time limit"):  # fmt: skip
+    with pytest.raises(EnvironmentContractError, match=r"'hall': no episode .* 20 s; .* 21 steps.* a time limit"):
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 2, 0, 0, patience_s=20))
     limited = replace(entry, kwargs={"max_episode_steps": 100})
     played = evaluate_policy(FirstAction(), EpisodesToPlay(limited, EnvConfig(), 2, 0, 0, patience_s=20))

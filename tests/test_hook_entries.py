@@ -184,9 +184,7 @@ def test_every_fault_is_one_line_with_its_source(tmp_path: Path) -> None:
 
 
 def test_a_model_of_another_kind_is_the_plugins_fault() -> None:
-    with pytest.raises(
-        PluginError, match=r"'a3c_zoo.config:EnvConfig' must be a subclass of a3c_zoo.config.HookConfig"
-    ):
+    with pytest.raises(PluginError, match=r"'a3c_zoo\.config:EnvConfig' .*a3c_zoo\.config\.HookConfig"):
         resolve(registry_of(replace(STOP, config="a3c_zoo.config:EnvConfig")), "plugins.early-stop.enabled=true")
 
 

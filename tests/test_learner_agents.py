@@ -150,7 +150,7 @@ class TestByHand:
                 worker.commit(worker.claim())
 
         context = make_context(A3CGradConfig(n_steps=1, reward_steps=1), toy_entry(), CONSTANT, num_envs=1, slots=1)
-        with pytest.raises(PluginError, match=r"agent 'agent' fills more slots .* than `agent.slots` has; raise it"):
+        with pytest.raises(PluginError, match=r"'agent' fills more slots .*agent\.slots"):
             HandoverWorker(fill_two, context, 0, None, lambda: None).work()
 
     @pytest.mark.parametrize("kind", ["microbatches", "transitions", "gradients"])
@@ -282,7 +282,7 @@ def test_a_turn_that_is_cut_short_leaves_nothing_in_the_ring(agent: HandoverConf
 
 def test_transitions_cannot_feed_a_core() -> None:
     config = make_context(A3CDataConfig(transfer="transitions"), core="lstm").config
-    with pytest.raises(ConfigError, match=r"agent.transfer: transitions — .*-o agent.transfer=microbatches"):
+    with pytest.raises(ConfigError, match=r"agent\.transfer: transitions .*-o agent\.transfer=microbatches"):
         a3c_data.check_batch(config)
 
 

@@ -199,7 +199,7 @@ def test_acting_live_needs_the_shared_precision(tmp_path: Path) -> None:
     overrides = {"agent.pull": "live", "network.precision": "bfloat16"}
     with pytest.raises(
         ConfigError,
-        match=r"agent .a3c-data. acts with the shared parameters.* in bfloat16 on cpu: -o agent.pull=rollout, or ",
+        match=r"a3c-data.* in bfloat16 on cpu: -o agent\.pull=rollout",
     ):
         a3c_zoo.train("pong", agent="a3c-data", overrides=overrides, runs_dir=tmp_path, steps=1000)
 

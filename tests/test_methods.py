@@ -159,13 +159,13 @@ def test_a_method_lets_no_stranger_name_a_module(runs: Path, tmp_path: Path, mon
         ))  # fmt: skip
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ZooError, match="would import 'evil', and the run that names it is not your own"):
+    with pytest.raises(ZooError, match=r"import 'evil', .*not your own"):
         a3c_zoo.compare(sources=strange, methods="a3c", out=tmp_path / "out")
 
 
 def test_a_report_of_runs_with_two_settings(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without --method they are twins, which cannot be one method."""
-    with pytest.raises(ZooError, match=r"is there twice.*tell settings of one agent apart with --method"):
+    with pytest.raises(ZooError, match=r"twice.*--method"):
         a3c_zoo.compare("cartpole", sources=runs, out=tmp_path / "none")
     words = [
         "--method",

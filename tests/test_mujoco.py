@@ -128,7 +128,7 @@ def test_a_version_that_does_not_fit(tmp_path: Path, version: str, agent: str) -
 def test_the_environments_of_others_do_not_need_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "version", lambda name: "4.0.0")
     make_vector_env(EnvEntry("pole", env_id="CartPole-v1"), EnvConfig(), 1, 0).close()
-    with pytest.raises(ZooError, match=r"^environment 'hopper' cannot be made: mujoco 4\.0\.0 is installed"):
+    with pytest.raises(ZooError, match=r"'hopper' cannot be made: mujoco 4\.0\.0"):
         make_vector_env(HOPPER, EnvConfig(), 1, 0)
 
 

@@ -36,7 +36,7 @@ from a3c_zoo.store.directory import RunDirectory
 from tests.shared import closed
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv
-from tests.toys_runs import command_line
+from tests.toys_runs import command_line, scenes_of
 from tests.waits import LIMIT_S
 
 LIMIT = 25  # steps of an episode of Pong here
@@ -78,7 +78,7 @@ def durations_of(video: Path) -> list[int]:
 
 
 def test_a_scene_for_every_step(pong: Path) -> None:
-    scenes = list(api.play(pong, episodes=2))
+    scenes = list(scenes_of(pong, episodes=2))
     assert len(scenes) == LIMIT + 1 + LIMIT  # between two episodes the game only resets
     assert [k for k, scene in enumerate(scenes) if scene.episodes] == [LIMIT - 1, 2 * LIMIT]
     assert [scene.episodes[0].length for scene in scenes if scene.episodes] == [LIMIT] * 2
@@ -90,13 +90,13 @@ def test_a_scene_for_every_step(pong: Path) -> None:
 
 
 def test_the_same_seed_plays_the_same_game(pong: Path) -> None:
-    one, other, another = ([scene.picture for scene in api.play(pong, seed=seed)] for seed in (3, 3, 4))
+    one, other, another = ([scene.picture for scene in scenes_of(pong, seed=seed)] for seed in (3, 3, 4))
     assert np.array_equal(one, other)
     assert not np.array_equal(one, another)
 
 
 def test_it_is_the_episode_that_an_evaluation_plays(cartpole: Path) -> None:
-    played = [episode for scene in api.play(cartpole, episodes=1, seed=5) for episode in scene.episodes]
+    played = [episode for scene in scenes_of(cartpole, episodes=1, seed=5) for episode in scene.episodes]
     assert played[0].length == api.evaluate(cartpole, episodes=1, seed=5).mean_length
 
 
@@ -109,7 +109,7 @@ def test_a_gif(pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert re.fullmatch(r"episode 1: return -?\d+, 25 steps\n", capsys.readouterr().out)
     frames = frames_of(video)
     assert {frame.shape for frame in frames} == {(420, 320, 3)}
-    shown = [enlarge(scene.picture) for scene in api.play(pong)]
+    shown = [enlarge(scene.picture) for scene in scenes_of(pong)]
     assert len(frames) == len(shown) == LIMIT
     for frame, picture in zip(frames, shown, strict=True):
         assert np.abs(frame.astype(int) - picture).mean() < 1  # a GIF has 256 colours, Pong four
@@ -240,7 +240,7 @@ def test_an_mp4(pong: Path, tmp_path: Path) -> None:
     assert count == 2 * LIMIT + 1
     assert seconds == pytest.approx(count / 30, abs=0.05)
     frames = frames_of(video)
-    pictures = [enlarge(scene.picture) for scene in api.play(pong, episodes=2)]
+    pictures = [enlarge(scene.picture) for scene in scenes_of(pong, episodes=2)]
     assert frames[0].shape == (420, 320, 3)
     for k in (0, LIMIT - 1, 2 * LIMIT):
         assert np.abs(frames[k].astype(int) - pictures[k]).mean() < 6  # H.264 loses a little
@@ -365,16 +365,16 @@ def play_toy(factory: str, **kwargs: Any) -> list[Scene]:
 
 
 def test_an_environment_that_draws_nothing() -> None:
-    with pytest.raises(ZooError, match="environment 'toy' cannot be drawn: its factory has no parameter render_mode"):
+    with pytest.raises(ZooError, match=r"'toy' cannot be drawn: .*render_mode"):
         play_toy("tests.toys:make")
 
 
 def test_pictures_in_one_array() -> None:
     scenes = play_toy("tests.test_play:make_drawn", pictures=1)
     assert [scene.picture.tolist() for scene in scenes] == [[[[7, 7, 7]] * 2]] * 2  # an episode of two steps
-    with pytest.raises(ZooError, match=r"environment 'toy' cannot be drawn: its render\(\) returns no pictures"):
+    with pytest.raises(ZooError, match=r"'toy' cannot be drawn: its render\(\)"):
         play_toy("tests.test_play:make_drawn", pictures=0)
-    with pytest.raises(ZooError, match=r"environment 'toy' cannot be drawn: its render\(\) returns no pictures"):
+    with pytest.raises(ZooError, match=r"'toy' cannot be drawn: its render\(\)"):
         play_toy("tests.test_play:make_drawn", pictures=1, width=0)
 
 
@@ -480,15 +480,15 @@ def test_no_terminal_no_display(
     monkeypatch.setattr(sys, "platform", "linux")
     assert not has_display()
     assert command_line("play", pong) == 2
-    assert "there is no display, and stdout is no terminal; give --video FILE.mp4" in capsys.readouterr().err
+    assert "stdout is no terminal; give --video FILE.mp4" in capsys.readouterr().err
     assert command_line("play", pong, "--terminal") == 2
     assert "--terminal: stdout is no terminal" in capsys.readouterr().err
     assert command_line("play", pong, "--window") == 2
-    assert "--window: there is no display; --terminal and --video FILE.mp4 need none" in capsys.readouterr().err
+    assert "--window: there is no display; --terminal and" in capsys.readouterr().err
     monkeypatch.setenv("DISPLAY", ":7654")  # of an X server that has ended
     assert has_display()
     assert command_line("play", pong) == 2
-    assert "--window: the display cannot be opened; --terminal and --video" in capsys.readouterr().err
+    assert "--window: the display cannot be opened; --terminal" in capsys.readouterr().err
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # as containers have it: its windows are seen by nobody
     assert not has_display()
     assert command_line("play", pong) == 2

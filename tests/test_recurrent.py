@@ -59,7 +59,7 @@ from tests.toys import (
     toy_config,
     toy_entry,
 )
-from tests.toys_runs import checkpoint
+from tests.toys_runs import checkpoint, scenes_of
 from tests.walks import Lives
 
 KINDS = ("lstm", "gru")
@@ -579,7 +579,7 @@ def test_hidden_velocities(mode: str, tmp_path: Path) -> None:
     policy: Any = a3c_zoo.load_agent(outcome.run)
     assert policy.policy.spaces.observations.shape == (2,)
     assert api.evaluate(outcome.run, episodes=3, runs_dir=tmp_path).episodes == 3
-    assert len(list(api.play(outcome.run, runs_dir=tmp_path))) > 5
+    assert len(list(scenes_of(outcome.run))) > 5
 
 
 def test_what_is_hidden() -> None:

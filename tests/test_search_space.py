@@ -32,7 +32,7 @@ def test_each_agent_and_baseline_that_learns_has_a_default_space(registry: Regis
     for agent in registry.agents.values():
         if agent.name != "random":
             assert space_of(registry, agent=agent.name)[f"agent.{'gamma'}"].kind == "choice"
-    with pytest.raises(ZooError, match="agent 'random' has no default search space; give a file with `search:`"):
+    with pytest.raises(ZooError, match=r"'random' has no default search space.*search:"):
         space_of(registry, agent="random")
 
 
@@ -81,7 +81,7 @@ def test_a_default_space_has_the_rollouts_that_the_updates_of_a_set_split(regist
     assert choices["cartpole"] == (5, 8, 10, 16, 20, 32, 40)
     for number in choices["pong"]:
         resolve_config(registry, registry.env("pong"), A3C, overrides=[f"n_steps={number}"])
-    with pytest.raises(ConfigError, match="update_samples: 40 — a rollout of n_steps 8 × num_envs 8 splits into"):
+    with pytest.raises(ConfigError, match=r"update_samples: 40 .*n_steps 8 × num_envs 8"):
         resolve_config(registry, registry.env("pong"), A3C, overrides=["n_steps=8"])
 
 

@@ -151,7 +151,7 @@ def test_a_segment_that_does_not_fit_is_refused(length: int, message: str, tmp_p
 def test_segments_of_one_step_are_refused_unless_they_are_asked_for(tmp_path: Path) -> None:
     """15 steps in 16 environments, and 16 samples an update: nothing but 1 divides both."""
     short = RECURRENT | {"agent.n_steps": 15, "agent.update_samples": 16}
-    with pytest.raises(ConfigError, match=r"agent\.n_steps: 15 — the recurrent core would learn from segments of one"):
+    with pytest.raises(ConfigError, match=r"agent\.n_steps: 15 .*segments of one"):
         a3c_zoo.train("cartpole", overrides=short, steps=100, serial=True, runs_dir=tmp_path)
     asked = short | {"agent.segment_steps": 1}
     assert a3c_zoo.train("cartpole", overrides=asked, steps=100, serial=True, runs_dir=tmp_path).steps >= 100

@@ -103,7 +103,5 @@ def test_a_record_of_which_a_value_is_damaged(study: TuningStudy, key: str, valu
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "", ".."])
 def test_a_run_of_another_folder(study: TuningStudy, name: str) -> None:
     study._open(0).set_user_attr(RUNS, {"1": name})
-    with pytest.raises(
-        ZooError, match=r"^--storage studies/mine/journal.jsonl: the run of trial 0 .*: letters, digits"
-    ):
+    with pytest.raises(ZooError, match=r"^--storage studies/mine/journal\.jsonl: .*trial 0 .*letters"):
         study.run_of(0, 1)

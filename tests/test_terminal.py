@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import statistics
@@ -242,18 +243,19 @@ def test_a_summary_of_a_solved_run_that_went_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("age", "text"),
+    ("age_s", "text"),
     [
-        (timedelta(seconds=-5), "0 s"),  # another machine's clock
-        (timedelta(seconds=59), "59 s"),
-        (timedelta(minutes=59, seconds=59), "59 min"),
-        (timedelta(hours=23, minutes=59), "23 h"),
-        (timedelta(days=1), "1 d"),
-        (timedelta(days=1234), "1,234 d"),
+        (-5.0, "0 s"),  # another machine's clock
+        (59.9, "59 s"),
+        (3599.0, "59 min"),
+        (23 * 3600 + 59 * 60.0, "23 h"),
+        (86_400.0, "1 d"),
+        (1234 * 86_400.0, "1,234 d"),
+        (math.inf, "-"),  # of a run that does not say when it started
     ],
 )
-def test_ages(age: timedelta, text: str) -> None:
-    assert listing._age(age) == text
+def test_ages(age_s: float, text: str) -> None:
+    assert listing._age(age_s) == text
 
 
 NAMES = [f"cartpole-a3c-s{seed}-20261121-01455{seed}" for seed in range(2)]

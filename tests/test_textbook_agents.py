@@ -140,9 +140,7 @@ def test_bad_input(
 
 def test_acting_live_needs_the_shared_precision(tmp_path: Path) -> None:
     overrides = {"env.frame_size": 42, "network.name": "conv42", "network.precision": "bfloat16"}
-    with pytest.raises(
-        ConfigError, match=r"agent 'nstep' acts with the shared parameters.* on cpu: -o network.precision=float32$"
-    ):
+    with pytest.raises(ConfigError, match=r"'nstep' .*on cpu: -o network\.precision=float32$"):
         a3c_zoo.train("pong", agent="nstep", overrides=overrides, runs_dir=tmp_path, steps=1000)
 
 

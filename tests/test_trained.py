@@ -111,9 +111,7 @@ def test_a_pulled_agent_does_not_take_the_name_of_an_environment(
     capsys.readouterr()
     assert found("pong", runs.parent / "runs") == Path("pong")
     assert capsys.readouterr().err == "pong: pong, which was pulled from a hub\n"
-    with pytest.raises(
-        ZooError, match="has solved 'pong', and no plugin offers an agent trained on it, by --agent a3c:"
-    ):
+    with pytest.raises(ZooError, match=r"solved 'pong'.*by --agent a3c:"):
         found("pong", runs, "a3c")
 
 
@@ -354,7 +352,7 @@ def test_a_network_in_bfloat16_is_saved_in_bfloat16_and_acts_the_same(tmp_path: 
 
 def test_only_models_are_saved(tmp_path: Path) -> None:
     run = a3c_zoo.train("cartpole", agent="random", steps=10, runs_dir=tmp_path, name="run").run
-    with pytest.raises(ZooError, match="only agents that keep a model as the zoo's own agents do can be saved"):
+    with pytest.raises(ZooError, match=r"only agents that keep a model"):
         save_trained(run, tmp_path / "agent")
     assert not (tmp_path / "agent").exists()
 

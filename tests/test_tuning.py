@@ -229,7 +229,7 @@ def test_a_study_of_an_older_layout_is_refused(folder: Path) -> None:
     faults: list[Any] = [None, {}, {"rungs": []}, {"rungs": ["x"]}, {"steps": "many"}, {"overrides": 5}]
     for fault in faults:
         study.keep(studies.SETTINGS, fault and {**asdict(study.settings), **fault})
-        with pytest.raises(ZooError, match=r"is not one of a3c-zoo tune, or of an older version; name another$"):
+        with pytest.raises(ZooError, match=r"is not one of a3c-zoo tune"):
             TuningStudy("mine", None, Path("runs"))
 
 
@@ -260,7 +260,7 @@ def test_a_file_that_is_no_journal_stays_as_it_is(content: str, folder: Path) ->
     """As half a record, its last line would be cut off."""
     Path("mine.txt").write_text(content)
     for made in (settings(), None):
-        with pytest.raises(ZooError, match=r"^--storage mine.txt is no journal of Optuna, or damaged; name another$"):
+        with pytest.raises(ZooError, match=r"^--storage mine\.txt is no journal"):
             TuningStudy("mine", "mine.txt", Path("runs"), made)
     assert Path("mine.txt").read_text() == content
 
@@ -378,7 +378,7 @@ def test_a_study_of_others_and_a_locked_one(folder: Path, monkeypatch: pytest.Mo
     optuna.create_study(storage="sqlite:///theirs.db", study_name="theirs")
     optuna.load_study(storage="sqlite:///theirs.db", study_name="theirs").set_user_attr("a", 1)
     optuna.load_study(storage="sqlite:///theirs.db", study_name="theirs").ask()
-    with pytest.raises(ZooError, match=r"study 'theirs' \(sqlite:///theirs.db\) is not one of a3c-zoo tune"):
+    with pytest.raises(ZooError, match=r"'theirs' \(sqlite:///theirs\.db\) is not one"):
         TuningStudy("theirs", "sqlite:///theirs.db", Path("runs"), settings())
     with pytest.raises(ZooError, match=r"unknown study 'thiers'. Did you mean 'theirs'\?"):
         TuningStudy("thiers", "sqlite:///theirs.db", Path("runs"))
@@ -386,7 +386,7 @@ def test_a_study_of_others_and_a_locked_one(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(storages, "PATIENCE_S", 0.2)
     with (
         filelock.FileLock("studies/mine/journal.jsonl.lock"),
-        pytest.raises(ZooError, match=r"--storage studies/mine/journal.jsonl is locked: another process has held it"),
+        pytest.raises(ZooError, match=r"studies/mine/journal\.jsonl is locked"),
     ):
         TuningStudy("mine", None, Path("runs"), settings(steps=960)).add(KEYS)
 
@@ -543,13 +543,13 @@ def test_finalists_and_the_comparison_have_seeds_of_their_own(tuned: Path) -> No
 def test_the_set_says_how_it_was_found_and_trains(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = Path("best.yml").read_text()
     assert "# cartpole with a3c, tuned by a3c-zoo " in text
-    assert "# Search: 3 trials, seed 1000001 in each, judged by their mean return: " in text
+    assert "# Search: 3 trials, seed 1000001 in each" in text
     assert f": 3 after 160 and {len(complete())} after 480 steps\n" in text
     study = TuningStudy("cartpole-a3c", None, Path("runs"))
     first = study.attribute(RESULT)["first_seed"]
     assert f"# Choice: seeds {first} to {first + 2}, 480 steps: trial " in text
     assert "# It was not shown that this set is better than start\n" in text
-    assert "# Fewer than 5 seeds (tuned: 1, start: 1): no claim can be made" in text
+    assert "# Fewer than 5 seeds (tuned: 1, start: 1)" in text
     assert "# Command: a3c-zoo tune cartpole --agent a3c --trials 3 --steps 480 --seeds 1 --final-seeds 1" in text
     assert command_line("show", "hyperparams", "cartpole", "--hyperparams", "./best.yml") == 0
     assert "best.yml:" in capfd.readouterr().out
@@ -578,7 +578,7 @@ def test_the_set_says_what_it_cost_as_data_and_the_report_has_it(tuned: Path) ->
     assert row in Path("studies/cartpole-a3c/report/report.md").read_text()
     for bad in ("3", "{trials: 3}", "{trials: 3, runs: -1, steps: 5}", "{trials: 3, runs: 1, steps: 5, hours: 2}"):
         Path("bad.yml").write_text(f"tuning: {bad}\n")
-        with pytest.raises(ConfigError, match=r"bad.yml:1 tuning: must have .*trials, runs, steps.* whole numbers"):
+        with pytest.raises(ConfigError, match=r"bad\.yml:1 tuning: .*trials, runs, steps"):
             resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"), hyperparams="./bad.yml")
 
 
@@ -682,7 +682,7 @@ def test_studies_in_other_storages_are_listed_without_a_password(
     assert "mine: studies/mine/storages.json is damaged" in capfd.readouterr().out
     with closed(file):
         assert command_line("list", "studies") == 0
-    assert "mine: cannot read studies/mine/storages.json: Permission denied" in capfd.readouterr().out
+    assert "cannot read studies/mine/storages.json" in capfd.readouterr().out
 
 
 def test_the_next_command_has_what_a_set_leaves_out(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -799,7 +799,7 @@ def test_a_run_of_another_study_with_the_same_name_is_left_as_it_is(tuned: Path)
 
 
 def test_trials_that_cannot_be_trained_end_the_race(tuned: Path) -> None:
-    with pytest.raises(ZooError, match=r"3 trials in a row failed; the last one: .*agent.n_steps: 0 — must be greater"):
+    with pytest.raises(ZooError, match=r"3 trials in a row .*agent\.n_steps: 0 "):
         race("faulty", trials=9, engine=Inline(InlineConfig(faults=True)))
     assert [each.state for each in TuningStudy("faulty", None, Path("runs")).contenders()] == ["FAIL"] * 3
 
@@ -826,9 +826,7 @@ def test_a_time_limit_too_short_for_one_trial(tuned: Path, timeout_s: float, mon
     study = TuningStudy(name, None, Path("runs"), settings(hyperparams="s.yml"))
     words: dict[str, Any] = {"trials": 2, "timeout_s": timeout_s, "final_seeds": 1, "out": None}
     took = r", which took 3,\d+.0 s" * (timeout_s == 10)
-    with pytest.raises(
-        ZooError, match=rf"--timeout {timeout_s:g}s: too short for one trial{took}; what was trained is"
-    ):
+    with pytest.raises(ZooError, match=rf"--timeout {timeout_s:g}s: too short for one trial{took};"):
         tune(study, Slow(), TuningWatcher(), **words)
     assert [len(each.scores) for each in study.contenders()] == [1] * (timeout_s == 10)
     assert all(each.state == "RUNNING" for each in study.contenders())
@@ -968,7 +966,7 @@ def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     number = here.add(KEYS[:1])
     lock = TuningStudy("moved", None, Path("runs")).take(number)
     assert command_line(*words) == 0
-    assert "Other processes still train trials of this study; the last of them ends it." in capfd.readouterr().err
+    assert "Other processes still train trials" in capfd.readouterr().err
     assert lock is not None
     lock.release()
     here.end(number)
@@ -1026,7 +1024,7 @@ def test_ctrl_c_and_a_no_before_the_first_trial(
 def test_a_study_that_was_made_anew_meanwhile_is_not_trained(folder: Path) -> None:
     first = TuningStudy("mine", None, Path("runs"), settings(hyperparams="s.yml"))
     TuningStudy("mine", None, Path("runs"), settings(hyperparams="s.yml", steps=960))
-    with pytest.raises(ZooError, match=r"^study 'mine' \(.*\) has other settings now; name a new one: --study NAME$"):
+    with pytest.raises(ZooError, match=r"^study 'mine' .*other settings.*--study NAME$"):
         tune(first, Inline(), TuningWatcher(), trials=1, timeout_s=None, final_seeds=1, out=None)
     assert not Path("runs").exists()
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from a3c_zoo.engines import shared_folder as turns
-from a3c_zoo.engines.shared_folder import TURNS_DIR, turn
+from a3c_zoo.engines import shared_folder as reservations
+from a3c_zoo.engines.shared_folder import LOCKS_DIR, reserved
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.report import places as report_places
 from a3c_zoo.store.directory import RunDirectory
@@ -84,7 +84,7 @@ def test_each_report_is_whole_and_has_its_own_evaluations(pair: Pair) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_left_but_locks(pair: Pair) -> None:
-    assert all(path.stat().st_size == 0 for path in (pair.folder / "runs" / TURNS_DIR).iterdir())
+    assert all(path.stat().st_size == 0 for path in (pair.folder / "runs" / LOCKS_DIR).iterdir())
     assert not [path for path in pair.folder.rglob("*") if ".tmp" in path.name]
 
 
@@ -93,10 +93,10 @@ def test_nothing_is_left_but_locks(pair: Pair) -> None:
 
 @contextmanager
 def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a turn, and gives signs of life."""
+    """A process that holds a reservation, and gives signs of life."""
     source = (
-        "import sys, time\nfrom pathlib import Path\nfrom a3c_zoo.engines.shared_folder import turn\n"
-        "with turn(Path(sys.argv[1]), 'x', 'works', print) as give_sign:\n"
+        "import sys, time\nfrom pathlib import Path\nfrom a3c_zoo.engines.shared_folder import reserved\n"
+        "with reserved(Path(sys.argv[1]), 'x', 'works', print) as give_sign:\n"
         "    print('holds', flush=True)\n"
         "    while True:\n        give_sign()\n        time.sleep(0.05)\n"
     )
@@ -109,21 +109,21 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_a_turn_is_free_at_once_when_its_holder_is_killed(tmp_path: Path) -> None:
+def test_a_reservation_is_free_at_once_when_its_holder_is_killed(tmp_path: Path) -> None:
     said: list[str] = []
     with holder(tmp_path) as process:
         process.kill()
         process.wait(LIMIT_S)
-        with turn(tmp_path, "x", "works", said.append):
+        with reserved(tmp_path, "x", "works", said.append):
             assert said == []
 
 
 def test_a_holder_without_a_sign_of_life_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(reservations, "PATIENCE_S", 1.0)
     said: list[str] = []
     with holder(tmp_path) as process:
         os.kill(process.pid, signal.SIGSTOP)
-        with turn(tmp_path, "x", "works", said.append):
+        with reserved(tmp_path, "x", "works", said.append):
             pass
     assert said == [
         "waiting: another comparison works",
@@ -132,10 +132,10 @@ def test_a_holder_without_a_sign_of_life_is_not_waited_for(tmp_path: Path, monke
 
 
 def test_a_holder_that_lives_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(reservations, "PATIENCE_S", 0.5)
     said: list[str] = []
     with ExitStack() as held:
-        give_sign = held.enter_context(turn(tmp_path, "x", "works", print))
+        give_sign = held.enter_context(reserved(tmp_path, "x", "works", print))
         end_s = time.monotonic() + 1.5
 
         def between_two_looks() -> None:
@@ -143,21 +143,21 @@ def test_a_holder_that_lives_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
             if time.monotonic() > end_s:
                 held.close()
 
-        with turn(tmp_path, "x", "works", said.append, between_two_looks):
+        with reserved(tmp_path, "x", "works", said.append, between_two_looks):
             assert time.monotonic() > end_s
     assert said == ["waiting: another comparison works"]
 
 
-def test_a_folder_that_cannot_be_written_has_no_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_has_no_reservations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
-    with turn(tmp_path, "x", "works", print) as give_sign:
+    with reserved(tmp_path, "x", "works", print) as give_sign:
         give_sign()
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    (tmp_path / TURNS_DIR).touch()
+    (tmp_path / LOCKS_DIR).touch()
     with (
         pytest.raises(RunDirectoryError, match=r"cannot make \S+/\.turns: File exists"),
-        turn(tmp_path, "x", "", print),
+        reserved(tmp_path, "x", "", print),
     ):
         pass
 

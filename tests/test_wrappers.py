@@ -92,7 +92,7 @@ def test_what_does_not_wrap(wrapper: str, message: str) -> None:
 
 
 def test_a_single_wrapper_around_environments_made_as_one() -> None:
-    with pytest.raises(ConfigError, match=r"makes them all as one; a subclass of gymnasium\.vector\.VectorWrapper can"):
+    with pytest.raises(ConfigError, match=r"a subclass of gymnasium\.vector\.VectorWrapper"):
         make("cartpole", CUT)
 
 
@@ -129,7 +129,7 @@ def test_a_file_chooses_no_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.syspath_prepend(tmp_path)
     assert command_line("train", "gym:CartPole-v1", "--hyperparams", str(tmp_path / "set.yml")) == 2
     message = capsys.readouterr().err
-    assert "set.yml:2 env.wrappers: a file may not choose what is imported. Name them yourself: -o" in message
+    assert "set.yml:2 env.wrappers: a file may not choose what is imported" in message
     assert shlex.split(message.partition(" -o ")[2]) == ["env.wrappers=['evilmod:Wrapper', {'it''s.a:B': {}}]"]
     assert "evilmod" not in sys.modules
 
@@ -144,9 +144,7 @@ def test_a_strangers_run_chooses_no_import(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "evilmod.py").write_text("import gymnasium\nWrapper = gymnasium.Wrapper\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ZooError, match=r"names wrappers to import \(env.wrappers\), and the run is not your own.*--trust"
-    ):
+    with pytest.raises(ZooError, match=r"\(env\.wrappers\), .*not your own.*--trust"):
         evaluate("inbox/x", episodes=1)
     assert "evilmod" not in sys.modules
     assert evaluate("inbox/x", episodes=1, trust=True).episodes == 1

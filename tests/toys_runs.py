@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,25 @@ import torch
 
 from a3c_zoo.cli.main import cli
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.runs.api import load_from
+from a3c_zoo.runs.evaluation import Scene, play_scenes
 from a3c_zoo.store.checkpoint_bytes import read_content, to_bytes
 from a3c_zoo.store.checkpoints import checkpoint_file
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.recommended import RECOMMENDED, choose
+from a3c_zoo.store.run import find_run
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_env import MADE
 from tests.waits import LIMIT_S
 
 ROOT = Path(__file__).parents[1]
+
+
+def scenes_of(run: Path, episodes: int = 1, seed: int | None = None) -> Generator[Scene]:
+    """Plays the policy that a run recommends, as `a3c-zoo play` does, with sampled actions."""
+    directory = find_run(run)
+    choice = choose(directory, RECOMMENDED)
+    return play_scenes(*load_from(directory, choice.which, episodes, seed), deterministic=False)
 
 
 def toy_path(folder: Path) -> Path:

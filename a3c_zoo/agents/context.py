@@ -207,7 +207,7 @@ def fill(moments: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
     """Copies an optimizer's saved moments into its own; see `loading`."""
     with loading():
         if saved.keys() != moments.keys():
-            there, here = (", ".join(sorted(map(str, each))) or "none" for each in (saved, moments))
+            there, here = (", ".join(sorted(map(str, names))) or "none" for names in (saved, moments))
             raise RunDirectoryError(f"its moments are {there} there, {here} here")
         for name, tensor in moments.items():
             tensor.copy_(fitting(saved[name], tensor, f"moment {name}"))

@@ -65,7 +65,7 @@ class HandoverWorker(RolloutWorker):
         if self._works_in_turn and self._ring.is_full(self.rank):  # the learner's turn comes after this one's
             name = self.context.config.agent_name
             raise PluginError(
-                f"agent '{name}' fills more slots in a worker's turn than `agent.slots` has; raise it"
+                f"agent '{name}' fills more slots in a rollout than `agent.slots` has; raise it"
             )
 
     def commit(self, slot: dict[str, Tensor]) -> None:

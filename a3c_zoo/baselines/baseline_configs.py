@@ -153,9 +153,8 @@ class SB3DQNConfig(SB3Config):
 
     algorithm = "stable_baselines3:DQN"
 
-    net_arch: Widths | None = Field(
-        None, description="widths of the hidden layers; null: SB3's default"
-    )  # one network
+    # SB3's DQN has one network.
+    net_arch: Widths | None = Field(None, description="widths of the hidden layers; null: SB3's default")
     learning_rate: float = Field(1e-4, gt=0, le=10, description="initial learning rate")
     max_grad_norm: float = Field(10.0, gt=0, description="largest L2 norm of the gradient")
     buffer_size: int = Field(

@@ -1,4 +1,4 @@
-"""Uniformly random actions: only the collect stage. Its score is the least that an agent must beat."""
+"""Uniformly random actions: only the collect stage. Its return is the least that an agent must beat."""
 
 from __future__ import annotations
 

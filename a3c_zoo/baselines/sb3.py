@@ -109,9 +109,8 @@ class RunCallback(BaseCallback):
         )
         self.episodes: list[Episode] = []
         self.settings = LibrarySettings.now()
-        self._lengths = np.zeros(
-            context.config.env.num_envs, np.int64
-        )  # agent steps of the unfinished episodes
+        # agent steps of the unfinished episodes
+        self._lengths = np.zeros(context.config.env.num_envs, np.int64)
         self._kept = kept_by_monitors(model)
         self._next_report_s = 0.0
 

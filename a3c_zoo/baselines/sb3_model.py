@@ -154,9 +154,8 @@ def _make_atari_stack(
         ) from error
     assert entry.own_id is not None
     given = config.factory_kwargs()
-    given.pop(
-        "fire_after_life_loss", None
-    )  # SB3's wrapper always fires; the key is for evaluations on the zoo's games
+    # SB3's wrapper always fires; the key is for evaluations on the zoo's games
+    given.pop("fire_after_life_loss", None)
     _refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
     with faults_of(entry):

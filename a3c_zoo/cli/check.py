@@ -98,17 +98,17 @@ def command(name: str, overrides: tuple[str, ...], steps: int | None, as_json: b
     findings: list[Finding] = []
     line = _WaitingLine()
     options = CheckOptions(overrides, steps or USUAL.steps)
-    for each in check(jobs_for(get_registry(), name, options), on_wait=line.show):
+    for finding in check(jobs_for(get_registry(), name, options), on_wait=line.show):
         line.clear()
         if not as_json:
-            if not findings or each.subject != findings[-1].subject:
-                click.echo(each.subject)
-            print_finding(each.status, each.check, each.text, each.cure, COLUMN)
-        findings.append(each)
+            if not findings or finding.subject != findings[-1].subject:
+                click.echo(finding.subject)
+            print_finding(finding.status, finding.check, finding.text, finding.cure, COLUMN)
+        findings.append(finding)
     line.clear()
-    counts = Counter(each.status for each in findings)
+    counts = Counter(finding.status for finding in findings)
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in findings], indent=2))
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         click.echo(f"{counts['ok']} ok, warnings: {counts['warning']}, problems: {counts['problem']}")
     return 1 if counts["problem"] else 0

@@ -96,10 +96,10 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
             sets = list_sets(registry)
     except ZooError:  # an unknown environment, which the command itself reports; or one of a module to import
         sets = []
-    names = {
-        f"{each.plugin}/{each.name}" if "/" in incomplete else each.name: each.source
-        for each in reversed(sets)
-    }
+    names = {}
+    for hyperparam_set in reversed(sets):
+        prefix = f"{hyperparam_set.plugin}/" if "/" in incomplete else ""
+        names[prefix + hyperparam_set.name] = hyperparam_set.source
     items = matching(names, incomplete)
     return items or [CompletionItem(incomplete, type="file")]
 
@@ -139,15 +139,14 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
         runs = run_paths(Path(ctx.params.get("runs_dir") or "runs"))
     except ZooError:  # a directory that cannot be read; the command itself reports it
         runs = []
-    names = {
-        str(run): "" for run in runs if printable(str(run)) == str(run)
-    }  # a line end would end the shell's item
+    # A name with a line end would end the shell's item.
+    names = {str(run): "" for run in runs if printable(str(run)) == str(run)}
     return matching(names, incomplete) or [CompletionItem(incomplete, type="dir")]
 
 
 def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """What `find_policy` takes: environments, trained agents, runs."""
-    trained = matching({name: each.env for name, each in get_registry().trained.items()}, incomplete)
+    trained = matching({name: entry.env for name, entry in get_registry().trained.items()}, incomplete)
     return complete_env(ctx, param, incomplete) + trained + complete_run(ctx, param, incomplete)
 
 
@@ -281,9 +280,8 @@ def print_fitted(
 
     console = Console()
     texts = [[Text(printable(text), style) for text, style in map(_styled, row)] for row in rows]
-    named = (
-        Text(printable(title), "bold") if title else None
-    )  # a plain text would be markup, with :emoji: in it
+    # rich would read a plain text as markup, with :emoji: in it.
+    named = Text(printable(title), "bold") if title else None
     table = Table(title=named, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = [[name, *(row[n].plain for row in texts)] for n, name in enumerate(header)]
     place = header.index(unbroken)
@@ -338,8 +336,8 @@ def print_sentences(
             for line in lines
         ]
     styled = [
-        click.style(line, fg=each, bold=True) if each else line
-        for line, each in zip(lines, chosen, strict=True)
+        click.style(line, fg=colour, bold=True) if colour else line
+        for line, colour in zip(lines, chosen, strict=True)
     ]
     click.echo("\n".join(styled), err=to_stderr)
 

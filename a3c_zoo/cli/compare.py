@@ -187,7 +187,7 @@ def command(
     if sources:
         _refuse_options_of_training(click.get_current_context())
         wanted = run_filter(filters)
-        found = read(
+        results = read(
             sources,
             options["envs"],
             out,
@@ -197,7 +197,7 @@ def command(
             trust=trust,
             question=question,
         )
-        return _tell(found, as_json)
+        return _tell(results, as_json)
     refuse_trust(trust, "--from")
     if filters:
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
@@ -280,8 +280,8 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     if any(run.schedule_steps for run in plan.runs):
         lines.append(plan.schedules)
     most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} episodes at most"
-    each = f"each checkpoint plays {episodes:,} episode{'s' * (episodes > 1)}"
-    lines.append(f"evaluation: {each} with sampled and with greedy actions; {most}")
+    each_plays = f"each checkpoint plays {episodes:,} episode{'s' * (episodes > 1)}"
+    lines.append(f"evaluation: {each_plays} with sampled and with greedy actions; {most}")
     if rule is None and len(methods) > 1 and seeds < seeds_needed(1):  # type: ignore[operator]
         needs = f"one question needs {seeds_needed(1)} of each method, and three need {seeds_needed(3)}"
         lines.append(f"so few seeds can show no difference on an environment: {needs}")

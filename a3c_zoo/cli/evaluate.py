@@ -18,8 +18,8 @@ from a3c_zoo.cli.common import (
     runs_dir_option,
     trust_option,
 )
-from a3c_zoo.records import score
 from a3c_zoo.standard_streams import take_stdout
+from a3c_zoo.words import return_text
 
 
 @click.command(
@@ -66,8 +66,8 @@ def command(
         played = {"checkpoint": choice.which, "step": state_of(directory, choice.which).steps}
         click.echo(json.dumps(asdict(result) | played, indent=2))
         return
-    click.echo(f"return   {score(result.mean_return)} ± {score(result.std_return)}", nl=False)
-    click.echo(f"  (from {score(result.min_return)} to {score(result.max_return)})")
+    click.echo(f"return   {return_text(result.mean_return)} ± {return_text(result.std_return)}", nl=False)
+    click.echo(f"  (from {return_text(result.min_return)} to {return_text(result.max_return)})")
     click.echo(f"length   {result.mean_length:,.1f} steps")
     kind = "greedy" if deterministic else "sampled"
     click.echo(f"played   {result.episodes:,} episodes with {kind} actions in {result.seconds:,.1f} s")

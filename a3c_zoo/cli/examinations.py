@@ -20,18 +20,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from a3c_zoo import hardware
-from a3c_zoo.cures import install_extra, install_needed
+from a3c_zoo.cures import DISTRIBUTION, install_extra, install_needed, requirements
 from a3c_zoo.errors import PluginError, did_you_mean, first_line
 from a3c_zoo.hardware import giga
-from a3c_zoo.plugins.loading import FIRST_PARTY_DISTRIBUTION, SLOW_IMPORT_S, Selection
+from a3c_zoo.plugins.loading import SLOW_IMPORT_S, Selection
 from a3c_zoo.plugins.registry import get_registry, load_registry
 from a3c_zoo.version import __version__
-
-if TYPE_CHECKING:
-    from packaging.markers import Marker
 
 #: Extra → what it brings.
 EXTRAS: Final = {
@@ -88,7 +85,7 @@ def python() -> Iterator[Diagnosis]:
 
     yield Diagnosis("a3c-zoo", "ok", f"{__version__}, in {Path(__file__).parents[1]}")
     version = platform.python_version()
-    needed = metadata.metadata(FIRST_PARTY_DISTRIBUTION)["Requires-Python"]
+    needed = metadata.metadata(DISTRIBUTION)["Requires-Python"]
     is_fit = SpecifierSet(needed).contains(version, prereleases=True)
     cure = f"install a3c-zoo with a Python {needed}"
     yield _judged("Python", f"{version}, {sys.executable}", is_fit, (1, 1), cure)
@@ -180,7 +177,7 @@ def plugins() -> Iterator[Diagnosis]:
             "plugins", "problem", str(error), "correct it, or leave it out: A3C_ZOO_PLUGIN_FILES, --plugin"
         )
         return
-    names = [each.name + f" ({each.status})" * (each.status != "loaded") for each in registry.plugins]
+    names = [plugin.name + f" ({plugin.status})" * (plugin.status != "loaded") for plugin in registry.plugins]
     yield Diagnosis("plugins", "ok", ", ".join(names))
     for info in registry.plugins:
         if info.import_s >= SLOW_IMPORT_S:
@@ -189,7 +186,7 @@ def plugins() -> Iterator[Diagnosis]:
             yield Diagnosis("plugins", "warning", text, cure)
     for info in registry.faults:
         cure = f"a3c-zoo show plugin {info.name}; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
-        if [each.name for each in registry.plugins].count(info.name) > 1:
+        if [plugin.name for plugin in registry.plugins].count(info.name) > 1:
             cure = f"rename one, or do without this one: pip uninstall {info.distribution}"
         yield Diagnosis("plugins", "problem", f"{info}: {info.fault}", cure)
     for name in Selection.from_environ().unknown(registry.plugins):
@@ -213,24 +210,16 @@ def packages() -> Iterator[Diagnosis]:
 
 def _faults(extra: str = "") -> dict[str, str]:
     """Packages that a3c-zoo or an extra needs and cannot use, and why: they are missing, or of another version."""
-    from packaging.requirements import Requirement
-
     faults = {}
-    for each in map(Requirement, metadata.requires(FIRST_PARTY_DISTRIBUTION) or ()):
-        if not _is_needed(each.marker, extra) or (extra and _is_needed(each.marker, "")):
-            continue
+    for requirement in requirements(extra):
         try:
-            version = metadata.version(each.name)
+            version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            faults[each.name] = f"{each.name} is not installed"
+            faults[requirement.name] = f"{requirement.name} is not installed"
             continue
-        if not each.specifier.contains(version, prereleases=True):
-            faults[each.name] = f"{each.name} is {version}, needed: {each.specifier}"
+        if not requirement.specifier.contains(version, prereleases=True):
+            faults[requirement.name] = f"{requirement.name} is {version}, needed: {requirement.specifier}"
     return faults
-
-
-def _is_needed(marker: Marker | None, extra: str) -> bool:
-    return marker is None or marker.evaluate({"extra": extra})
 
 
 def torch() -> Iterator[Diagnosis]:
@@ -244,7 +233,7 @@ def torch() -> Iterator[Diagnosis]:
     yield _judged("torch", text, usable - threads, (-sys.maxsize, 0), cure)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        devices = [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+        devices = [torch.cuda.get_device_name(device) for device in range(torch.cuda.device_count())]
     if caught:
         yield Diagnosis(
             "CUDA",
@@ -342,8 +331,8 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
                 contextlib.redirect_stdout(sys.stderr),
                 _whole() if look in LIBRARIES else contextlib.nullcontext(),
             ):
-                for each in look():
-                    diagnoses.append(each)
+                for diagnosis in look():
+                    diagnoses.append(diagnosis)
         except (Exception, SystemExit) as error:
             raised(error)
             name = look.__name__

@@ -51,9 +51,10 @@ def command(run: str, kind: str, out: Path, force: bool, checkpoint: str, **opti
 
     compared = export(directory, out, choice.which, force)
     choice.tell()
-    for what, each in (("input", compared.session.get_inputs()), ("output", compared.session.get_outputs())):
-        for array in each:
-            click.echo(f"{what:8} {array.name}  {array.type[7:-1]} [{', '.join(map(str, array.shape))}]")
+    sides = {"input": compared.program.get_inputs(), "output": compared.program.get_outputs()}
+    for side, arrays in sides.items():
+        for array in arrays:
+            click.echo(f"{side:8} {array.name}  {array.type[7:-1]} [{', '.join(map(str, array.shape))}]")
     click.echo(f"compared {compared.observations:,} observations: equal actions, ", nl=False)
     click.echo(f"other outputs differ by {compared.difference:.1g} at most")
     click.echo(f"file     {out}")

@@ -47,8 +47,8 @@ class Tile:
         self.left -= len(self.scene.episodes)
         about = f"{self._name} episode".lstrip()
         return [
-            f"{about} {next(self._numbers)}: return {each.episode_return:,g}, {each.length:,} steps"
-            for each in self.scene.episodes
+            f"{about} {next(self._numbers)}: return {episode.episode_return:,g}, {episode.length:,} steps"
+            for episode in self.scene.episodes
         ]
 
     def go_to(self, position: int) -> list[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError, printable, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
-from a3c_zoo.records import score
 from a3c_zoo.standard_streams import take_stdout
+from a3c_zoo.words import return_text
 
 Row = Mapping[str, Any]
 
@@ -85,17 +86,17 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
             return [_row(registry, entry, name=entry.name, spaces=entry.spaces) for entry in entries]
         case "networks":
             return [
-                _row(registry, each, name=each.name, inputs=each.inputs)
-                for each in registry.networks.values()
+                _row(registry, entry, name=entry.name, inputs=entry.inputs)
+                for entry in registry.networks.values()
             ]
         case "optimizers":
-            return [_row(registry, each, name=each.name) for each in registry.optimizers.values()]
+            return [_row(registry, entry, name=entry.name) for entry in registry.optimizers.values()]
         case "engines":
-            return [_row(registry, each, name=each.name) for each in registry.engines.values()]
+            return [_row(registry, entry, name=entry.name) for entry in registry.engines.values()]
         case "hooks":
             return [
-                _row(registry, each, name=each.name, by_default=each.on_by_default)
-                for each in registry.hooks.values()
+                _row(registry, entry, name=entry.name, by_default=entry.on_by_default)
+                for entry in registry.hooks.values()
             ]
         case "hyperparams":
             from a3c_zoo.config.sets import list_sets
@@ -107,7 +108,7 @@ def _rows(what: str, registry: Registry) -> Sequence[Row]:
         case "trained":
             from a3c_zoo.store.trained import row_of
 
-            return [_row(registry, each, **row_of(registry, each)) for each in registry.trained.values()]
+            return [_row(registry, entry, **row_of(registry, entry)) for entry in registry.trained.values()]
     infos = (asdict(info) | {"import_ms": round(info.import_s * 1000, 1)} for info in registry.plugins)
     return [{field: info[field] for field in PLUGIN_FIELDS} for info in infos]
 
@@ -130,24 +131,20 @@ def _runs(runs_dir: Path, wanted: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _time(started: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(started).astimezone()
-    except (ValueError, OverflowError):  # of a damaged run, or not there
-        return None
-
-
-def _age(age: timedelta) -> str:
-    """`40 s`, `12 min`, `3 h` or `2 d`."""
-    seconds = max(0, int(age.total_seconds()))
+def _age(age_s: float) -> str:
+    """`40 s`, `12 min`, `3 h` or `2 d`; `-` if the run does not say when it started."""
+    if math.isinf(age_s):
+        return "-"
+    seconds = max(0, int(age_s))
     units = (86400, "d"), (3600, "h"), (60, "min"), (1, "s")
     size, unit = next((pair for pair in units if seconds >= pair[0]), units[-1])
     return f"{seconds // size:,} {unit}"
 
 
-def _run_cells(run: Row, now: datetime) -> dict[str, str]:
-    """The texts of a run in all columns."""
-    started = _time(run["started"])
+def _run_cells(run: Row, now_s: float) -> dict[str, str]:
+    """The texts of a run in all columns. now_s: the time of day, in seconds."""
+    from a3c_zoo.store.run import moment_of
+
     steps = run["steps"]
     mean = run["mean_return_100"]
     status = run["status"]
@@ -165,9 +162,9 @@ def _run_cells(run: Row, now: datetime) -> dict[str, str]:
         "seed": "-" if run["seed"] is None else run["seed"],
         "run": run["name"] + about,
         "steps": _text(steps),
-        "return": "-" if mean is None else score(mean),
+        "return": "-" if mean is None else return_text(mean),
         "state": state if run["solved"] else status,
-        "age": _age(now - started) if started else "-",
+        "age": _age(now_s - moment_of(run["started"])),
     }
     return {name: printable(str(text)) for name, text in cells.items()}  # of a stranger, any type
 
@@ -251,7 +248,7 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     elif not rows:
         click.echo(_none(what), err=True)
     elif what == "runs":
-        _print_runs([_run_cells(row, datetime.now().astimezone()) for row in rows])
+        _print_runs([_run_cells(row, time.time()) for row in rows])
     else:
         _print_table(what, rows)
 
@@ -280,7 +277,7 @@ def _return(row: Row) -> str | None:
     mean, std = row["mean_return"], row["std_return"]
     if mean is None:
         return None
-    return f"{score(mean)} ± {score(std)}"
+    return f"{return_text(mean)} ± {return_text(std)}"
 
 
 def _none(what: str) -> str:

@@ -191,11 +191,11 @@ def _rendered(layers: tuple[str, ...], values: Mapping[str, object]) -> Iterator
 
 
 def _templates(folder: Traversable, path: PurePosixPath) -> Iterator[tuple[PurePosixPath, Traversable]]:
-    for each in sorted(folder.iterdir(), key=lambda each: each.name):
-        if each.is_dir():
-            yield from _templates(each, path / each.name)
-        elif each.name.endswith(".j2"):
-            yield path / each.name.removesuffix(".j2"), each
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _templates(entry, path / entry.name)
+        elif entry.name.endswith(".j2"):
+            yield path / entry.name.removesuffix(".j2"), entry
 
 
 def _write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
@@ -206,14 +206,14 @@ def _write(folder: Path, files: Mapping[PurePosixPath, str]) -> None:
             raise ZooError(f"'{folder}' is not an empty folder; name another: --dir DIR")
         for path, content in files.items():
             target = folder / path
-            made += reversed([each for each in target.parents if not each.exists()])
+            made += reversed([parent for parent in target.parents if not parent.exists()])
             target.parent.mkdir(parents=True, exist_ok=True)
             made.append(target)
             target.write_text(content, encoding="utf-8")
     except OSError as error:
-        for each in reversed(made):
+        for made_path in reversed(made):
             with suppress(OSError):
-                each.rmdir() if each.is_dir() else each.unlink()
+                made_path.rmdir() if made_path.is_dir() else made_path.unlink()
         raise ZooError(
             f"cannot write to '{folder}': {error.strerror or error}; name another folder: --dir DIR"
         ) from error

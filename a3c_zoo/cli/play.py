@@ -119,9 +119,8 @@ def command(
 def _parts(name: str, runs_dir: Path) -> tuple[str, str]:
     """The run and the checkpoint of RUN@STEP or RUN@best; "" if no checkpoint is named."""
     run, at, which = name.rpartition("@")
-    is_run = any(
-        os.path.isfile(path / "meta.json") for path in (Path(name), runs_dir / name)
-    )  # whose name has an @
+    # The name of a run may have an @ itself.
+    is_run = any(os.path.isfile(path / "meta.json") for path in (Path(name), runs_dir / name))
     is_named = at and not is_run and (which in ("best", "final") or which.isdecimal())
     return (run, which) if is_named else (name, "")
 

@@ -65,19 +65,14 @@ def given_filters(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_filter(options: Mapping[str, Any]) -> Callable[[RunSummary], bool]:
     """Whether a run is what these options select. A run that does not say what an option asks for is not."""
+    from a3c_zoo.store.run import moment_of
+
     since: datetime | None = options.get("since")
     same = {name: value for name, value in options.items() if name != "since"}
 
     def is_wanted(run: RunSummary) -> bool:
-        of = ((getattr(run, name), value) for name, value in same.items())
-        is_same = all(each in value if isinstance(value, tuple) else each == value for each, value in of)
-        return is_same and (since is None or _has_started(run.started, since))
+        pairs = ((getattr(run, name), value) for name, value in same.items())
+        is_same = all(own in value if isinstance(value, tuple) else own == value for own, value in pairs)
+        return is_same and (since is None or moment_of(run.started) >= since.timestamp())
 
     return is_wanted
-
-
-def _has_started(started: str, since: datetime) -> bool:
-    try:
-        return datetime.fromisoformat(started).astimezone() >= since
-    except (ValueError, OverflowError):  # of a damaged run, or not there
-        return False

@@ -68,8 +68,8 @@ class HalfBlocks:
         pixels = resize(self._picture, 2 * rows, columns)
         cells = pixels.reshape(rows, 2, columns, 3).swapaxes(1, 2).reshape(rows, columns, 6)
         for row in cells.tolist():
-            for colours, run in itertools.groupby(map(tuple, row)):
-                yield Segment("▀" * sum(1 for _ in run), half_block(colours))
+            for colours, equal in itertools.groupby(map(tuple, row)):
+                yield Segment("▀" * sum(1 for _ in equal), half_block(colours))
             yield Segment.line()
 
 
@@ -99,9 +99,8 @@ class Terminal:
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
         if self._live is None:
-            console = Console(
-                no_color=False
-            )  # the picture is nothing but colours: NO_COLOR is not meant for it
+            # The picture is nothing but colours: NO_COLOR is not meant for it.
+            console = Console(no_color=False)
             self._live = Live(console=console, screen=True, auto_refresh=False)
             self._live.start()
         self._live.update(HalfBlocks(picture), refresh=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.display.pieces import duration, speed
 from a3c_zoo.errors import printable_lines
-from a3c_zoo.records import Outcome, score
+from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoints import BEST
 from a3c_zoo.store.directory import run_argument
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from a3c_zoo.config import RunConfig
@@ -35,9 +36,11 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
     else:
         of_last = "of the only training episode"
     lines = [f"{verdict}.", f"  training    {counts}, {speed(outcome.steps, outcome.training_s)}"]
-    lines.append(f"  return      {'no episode has ended' if mean is None else f'{score(mean)}, {of_last}'}")
+    lines.append(
+        f"  return      {'no episode has ended' if mean is None else f'{return_text(mean)}, {of_last}'}"
+    )
     if (evaluation := outcome.evaluation) is not None:
-        spread = f"{score(evaluation.mean_return)} ± {score(evaluation.std_return)}"
+        spread = f"{return_text(evaluation.mean_return)} ± {return_text(evaluation.std_return)}"
         if outcome.last_evaluation:
             at = ""
         else:
@@ -50,8 +53,8 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
             kind = "training episodes"
         else:
             kind = "episodes on fresh seeds"
-        what = f"{score(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
-        lines.append(f"  best        {what}, at step {outcome.best_step:,}")
+        best = f"{return_text(outcome.best_return)}, mean of {outcome.best_episodes} {kind}"
+        lines.append(f"  best        {best}, at step {outcome.best_step:,}")
         lines.append(f"  watch it    {next_command(f'play {run_argument(outcome.run)} --checkpoint best')}")
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")

@@ -206,8 +206,8 @@ def _announce(study: TuningStudy, trials: int) -> str:
     made = study.settings
     rungs = ", ".join(f"{rung:,}" for rung in made.rungs)
     start = made.hyperparams or "the default set"
-    each = f"{counted(trials, 'trials')}, {counted(made.seeds, 'seeds')}"
-    title = f"{made.agent} on {made.env}: {each} each, judged after {rungs} steps"
+    amount = f"{counted(trials, 'trials')}, {counted(made.seeds, 'seeds')}"
+    title = f"{made.agent} on {made.env}: {amount} each, judged after {rungs} steps"
     if get_registry().env(made.env).budget_steps is None:
         title += f"\n{made.env} has no budget of its own, so a whole run has {made.steps} steps (--steps)"
     return f"{title}\nfrom {start}, searching {', '.join(made.space)}\nstudy {study.name}: {study.where}"

@@ -23,7 +23,7 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
 from a3c_zoo.display.displays import notebook_display
 from a3c_zoo.engines import Engine
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.engines.shared_folder import turn
+from a3c_zoo.engines.shared_folder import reserved
 from a3c_zoo.errors import ZooError
 from a3c_zoo.figures import decisions
 from a3c_zoo.figures.decisions import DEFAULT_MAX_SEEDS, Decisions
@@ -241,7 +241,7 @@ def rehearse_plan(
         rehearsals = rehearse(plan.missing, plan.runs_dir, tell, episodes)
     plan = with_guesses(plan, rehearsals)
     tell(estimate(plan, rehearsals, slots, is_most=rule is not None))
-    if on_top := evaluations_estimate(plan, rehearsals, episodes):
+    if on_top := evaluations_estimate(plan, rehearsals, episodes, is_most=rule is not None):
         tell(on_top)
     return plan
 
@@ -426,8 +426,8 @@ def _evaluate(
     """Evaluates runs, and adds them to `played`."""
     failed = {each.path: each.fault for each in trained if each.fault is not None}
     usable = [each.path for each in trained if each.fault is None]
-    # In turn: a comparison with another number of episodes replaces the evaluations, which must be read before.
-    with turn(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
+    # Reserved: a comparison with another number of episodes replaces the evaluations, which must be read before.
+    with reserved(plan.runs_dir, "evaluations", "evaluates these runs", watcher.message) as give_sign:
         faults = engine.evaluate(usable, episodes, watcher.evaluating, give_sign)
         unharmed = [path for path in usable if path not in faults]
         records, left_out = read_runs(unharmed, trust=True)  # their configurations are the planned ones
@@ -537,12 +537,10 @@ def _measure(
 def _refuse_twins(measured: Sequence[MeasuredRun]) -> None:
     seen: dict[tuple[str, str, int | None], str] = {}
     twins = []
-    for each in (one.measures for one in measured if one.measures.seed is not None):
-        twin = seen.setdefault((each.env, each.method, each.seed), each.run)
-        if twin != each.run:
-            twins.append(
-                f"seed {each.seed} of {each.method} on {each.env} is there twice, {twin} and {each.run}"
-            )
+    for run in (measured_run.measures for measured_run in measured):
+        twin = seen.setdefault((run.env, run.method, run.seed), run.run)
+        if run.seed is not None and twin != run.run:
+            twins.append(f"seed {run.seed} of {run.method} on {run.env} is there twice, {twin} and {run.run}")
     if twins:
         if len(twins) > 1:
             others = f", and {len(twins) - 1:,} more runs are twins"
@@ -589,8 +587,8 @@ def _report(
 def unfinished(missing: Mapping[str, Mapping[str, int]], there: int) -> str:
     """The sentence above a report whose comparison has not ended. there: how many runs it has."""
     number = sum(sum(methods.values()) for methods in missing.values())
-    each = [
+    of_methods = [
         f"{method} on {env}: {count}" for env, methods in missing.items() for method, count in methods.items()
     ]
     has = f"It has {counted(there, 'runs')}, and {counted(number, 'runs')} {'is' if number == 1 else 'are'} missing"
-    return f"This report is not finished, and claims nothing yet. {has}: {', '.join(each)}."
+    return f"This report is not finished, and claims nothing yet. {has}: {', '.join(of_methods)}."

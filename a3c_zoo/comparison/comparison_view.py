@@ -13,8 +13,9 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained
 from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
-from a3c_zoo.records import Outcome, score
+from a3c_zoo.records import Outcome
 from a3c_zoo.store.run import Run
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -79,7 +80,7 @@ class ComparisonView(ComparisonWatcher):
                 share = progress.steps / budget.steps
             else:
                 share = spent_s / (budget.time_limit_s or 1)
-            row.now += f", {min(share, 1.0):.0%}, return {score(progress.mean_return)}"
+            row.now += f", {min(share, 1.0):.0%}, return {return_text(progress.mean_return)}"
             row.whole_s = spent_s / share if share > 0 else None
         self._spent_s[_key(run)] = spent_s
         times_s = [(self._takes_s(each), self._spent_s.get(_key(each), 0.0)) for each in self._waiting]
@@ -110,15 +111,15 @@ class ComparisonView(ComparisonWatcher):
         if run.done is None:
             self._waiting.remove(run)
         if run.done:
-            what = "finished before"
+            how = "finished before"
         else:
-            what = "trained" if trained.fault is None else "FAILED"
+            how = "trained" if trained.fault is None else "FAILED"
         if trained.by_another:
-            what = "trained by another comparison"
+            how = "trained by another comparison"
         if not self._display.is_live or trained.fault is not None:
             fault = f": {trained.fault}" if trained.fault else ""
             self._display.say(
-                f"{run.method} on {run.env}, seed {run.seed}: {what}{figures}{fault} → {trained.path}"
+                f"{run.method} on {run.env}, seed {run.seed}: {how}{figures}{fault} → {trained.path}"
             )
         self._show("", at_once=self._display.is_live)
 
@@ -173,4 +174,4 @@ def _key(run: PlannedRun) -> tuple[str, str, int]:
 
 
 def _shown(mean: float | None) -> str:
-    return "-" if mean is None else score(mean)
+    return "-" if mean is None else return_text(mean)

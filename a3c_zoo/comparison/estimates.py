@@ -37,19 +37,23 @@ def estimate(plan: Plan, rehearsals: Rehearsals, slots: int = 1, is_most: bool =
     return text
 
 
-def evaluations_estimate(plan: Plan, rehearsals: Rehearsals, episodes: int) -> str:
-    """How long the evaluations of the missing runs take; "" if no method among them was rehearsed."""
+def evaluations_estimate(plan: Plan, rehearsals: Rehearsals, episodes: int, is_most: bool = False) -> str:
+    """How long the evaluations of the missing runs take; "" if no method among them was rehearsed.
+
+    is_most: see `estimate`.
+    """
     methods = ((run.env, run.method) for run in plan.missing)
     rehearsed = [rehearsals[method] for method in methods if method in rehearsals]
     if not rehearsed:
         return ""
-    whole_s = sum(each.evaluation_s(episodes) for each in rehearsed)
-    return f"evaluations come on top: about {rough_duration(whole_s)}, {if_episodes_last(rehearsed)}"
+    whole_s = sum(rehearsal.evaluation_s(episodes) for rehearsal in rehearsed)
+    about = "at most" if is_most else "about"
+    return f"evaluations come on top: {about} {rough_duration(whole_s)}, {if_episodes_last(rehearsed)}"
 
 
 def if_episodes_last(rehearsals: Iterable[Rehearsal]) -> str:
     """The condition of an estimate: `if an episode lasts 1,000 steps`."""
-    lengths = sorted({each.episode_steps for each in rehearsals})
+    lengths = sorted({rehearsal.episode_steps for rehearsal in rehearsals})
     if len(lengths) == 1:
         return f"if an episode lasts {counted(lengths[0], 'steps')}"
     return f"if episodes last {lengths[0]:,} to {lengths[-1]:,} steps"

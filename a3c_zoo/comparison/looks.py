@@ -127,11 +127,11 @@ def _looks(results: Results) -> Iterator[_Look]:
     rule = results.decided.rule if results.decided else None
     pairs = {(each.question.env, each.question.method, each.question.other) for each in results.claims}
     name = results.question if rule is None else _name_of(rule)
-    for env, each in results.environments.items():
-        for pair in each.pairs:
+    for env, in_env in results.environments.items():
+        for pair in in_env.pairs:
             names = (env, pair.method, pair.other)
             if names in pairs or (rule is not None and names in rule.pairs):
-                sides = each.methods[pair.method].runs, each.methods[pair.other].runs
+                sides = in_env.methods[pair.method].runs, in_env.methods[pair.other].runs
                 yield _Look(names, *sides, _key(*sides, name))
 
 

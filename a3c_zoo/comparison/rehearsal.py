@@ -10,24 +10,20 @@ import json
 import os
 import shlex
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.config.sets import dump_config
-from a3c_zoo.engines.local import end_with_parent, training_environment
+from a3c_zoo.engines.child_program import ChildProgram
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import read_json
 from a3c_zoo.hardware import available_cores, giga
-from a3c_zoo.processes.start import handlers_wait
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS, DEFAULT_EPISODES
 from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.store.run_records import REHEARSAL
@@ -134,13 +130,15 @@ def rehearse(
             _job(run, folder / str(number), len(methods), episodes)
             for number, run in enumerate(methods.values())
         ]
-        with _child(folder, jobs) as (process, output):
+        words = json.dumps([asdict(job) for job in jobs])
+        with ChildProgram("a3c_zoo.comparison.rehearsal_process", words, grace_s=GRACE_S) as child:
+            child.start()
             for job, run in zip(jobs, methods.values(), strict=True):
-                rehearsals[run.env, run.method] = rehearsal = _result(process, output, job, run)
+                rehearsals[run.env, run.method] = rehearsal = _result(child, job, run)
                 if rehearsal.steps_per_s is None:
                     speed = "its first rollout takes longer"
                 else:
-                    speed = _speed(rehearsal)
+                    speed = f"{rehearsal.steps_per_s:,.0f} steps/s"
                 tell(f"  {run.method} on {run.env}: {speed}")
     _refuse_full_disk(runs, rehearsals, runs_dir)
     return rehearsals
@@ -157,10 +155,6 @@ def with_guesses(plan: Plan, rehearsals: Rehearsals) -> Plan:
             run = replace(run, guess_s=run.guess_s if guess_s is None else guess_s)
         runs.append(run)
     return replace(plan, runs=tuple(runs))
-
-
-def _speed(rehearsal: Rehearsal) -> str:
-    return f"{rehearsal.steps_per_s:,.0f} steps/s"
 
 
 def _job(run: PlannedRun, place: Path, methods: int, episodes: int) -> RehearsalJob:
@@ -200,76 +194,20 @@ def _remove_old(runs_dir: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def _child(folder: Path, jobs: Sequence[RehearsalJob]) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """The process that trains, and the file with what it prints. It has ended when the body has."""
-    with tempfile.TemporaryFile() as output:
-        with handlers_wait():  # a Ctrl-C meanwhile would leave it without an owner
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "a3c_zoo.comparison.rehearsal_process",
-                    json.dumps([*map(asdict, jobs)]),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=training_environment(),
-                start_new_session=True,
-                preexec_fn=end_with_parent if sys.platform == "linux" else None,
-            )
-        try:
-            yield process, output
-        finally:
-            _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the child; its workers end with it."""
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:  # also on a second Ctrl-C
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def _result(
-    process: subprocess.Popen[bytes], output: IO[bytes], job: RehearsalJob, run: PlannedRun
-) -> Rehearsal:
+def _result(child: ChildProgram, job: RehearsalJob, run: PlannedRun) -> Rehearsal:
     """Waits for the result of a job. Raises ZooError for a method that cannot be trained."""
     path = Path(job.result)
     limit_s = job.limit_s + run.config.run.worker_timeout_s + HANG_S
     end_s = time.monotonic() + limit_s
-    while not path.exists() and process.poll() is None:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(LOOK_EVERY_S)
+    while not path.exists() and not child.has_ended(LOOK_EVERY_S):
         if time.monotonic() > end_s:
             raise _refusal(run, f"it has not ended after {limit_s:.0f} s; does it hang?", is_users=False)
     if not path.exists():
-        raise _refusal(run, _how_it_ended(process, output), is_users=False)
+        raise _refusal(run, child.fault(), is_users=False)
     content: dict[str, Any] = read_json(path)
     if "fault" in content:
         raise _refusal(run, content["fault"], content["is_users"])
     return Rehearsal(**content)
-
-
-def _how_it_ended(process: subprocess.Popen[bytes], output: IO[bytes]) -> str:
-    """Why there is no result: the signal that ended the process, or the last line that it printed."""
-    if process.returncode < 0:
-        name = signal.Signals(-process.returncode).name
-        return f"its process was ended by signal {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
-    output.seek(0)
-    lines = output.read().decode(errors="replace").strip().splitlines()
-    if lines:
-        return lines[-1]
-    return f"its process ended with exit status {process.returncode}"
 
 
 def _refusal(run: PlannedRun, fault: str, is_users: bool) -> ZooError:

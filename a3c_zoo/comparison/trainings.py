@@ -12,7 +12,7 @@ from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.config.sets import dump_config
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob, new_run_name
-from a3c_zoo.engines.shared_folder import turn
+from a3c_zoo.engines.shared_folder import reserved
 from a3c_zoo.engines.slots import Post, side_by_side
 from a3c_zoo.plugins.registry import get_registry
 
@@ -100,7 +100,7 @@ def _train(run: PlannedRun, plan: Plan, watcher: ComparisonWatcher, engine: Engi
     def say(text: str) -> None:
         post(lambda: watcher.message(text))
 
-    with turn(plan.runs_dir, name, what, say, check=lambda: post(lambda: None)) as give_sign:
+    with reserved(plan.runs_dir, name, what, say, check=lambda: post(lambda: None)) as give_sign:
 
         def tell_all(progress: JobProgress | None) -> None:
             give_sign()

@@ -323,7 +323,10 @@ class EnvConfig(Section):
 
     def wrapper_calls(self) -> list[tuple[str, dict[str, Any]]]:
         """Returns the import string and the keyword arguments of each wrapper, the innermost first."""
-        return [next(iter(each.items())) if isinstance(each, dict) else (each, {}) for each in self.wrappers]
+        return [
+            next(iter(wrapper.items())) if isinstance(wrapper, dict) else (wrapper, {})
+            for wrapper in self.wrappers
+        ]
 
     def factory_kwargs(self) -> dict[str, Any]:
         """Returns the keyword arguments of the factory: all keys except those of this base class."""

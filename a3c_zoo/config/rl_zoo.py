@@ -217,8 +217,8 @@ class _Entry:
             return
         chosen = tuple(bool(halves.pop(name, True)) for name in ("norm_obs", "norm_reward"))
         self.put("agent.normalize", _NORMALIZE[chosen[0], chosen[1]], line)
-        for name, each in halves.items():
-            self.leave_out(f"normalize.{name}", each, line, "VecNormalize has its own default here")
+        for name, setting in halves.items():
+            self.leave_out(f"normalize.{name}", setting, line, "VecNormalize has its own default here")
 
     def _policy(self, value: Any, line: int) -> None:
         if isinstance(value, str):
@@ -232,23 +232,28 @@ class _Entry:
             options = arguments.get("optimizer_kwargs") or {}
             if isinstance(options, dict) and self.put("agent.rms_prop_tf_like", True, line):
                 self.put("agent.rms_prop_eps", options.get("eps", 1e-8), line)
-                for name, each in options.items():
+                for name, option in options.items():
                     if name != "eps":
                         self.leave_out(
-                            f"policy_kwargs.optimizer_kwargs.{name}", each, line, "there is no such key here"
+                            f"policy_kwargs.optimizer_kwargs.{name}",
+                            option,
+                            line,
+                            "there is no such key here",
                         )
-                arguments = {key: each for key, each in arguments.items() if not key.startswith("optimizer_")}
-        for key, each in arguments.items():
+                arguments = {
+                    key: setting for key, setting in arguments.items() if not key.startswith("optimizer_")
+                }
+        for key, option in arguments.items():
             label = "activation" if key == "activation_fn" else key
-            if isinstance(each, _Name):
-                plain = each.text.rpartition(".")[2].lower()
+            if isinstance(option, _Name):
+                plain = option.text.rpartition(".")[2].lower()
             else:
-                plain = each
-            if (label != "activation" and isinstance(each, _Name)) or not self.put(
+                plain = option
+            if (label != "activation" and isinstance(option, _Name)) or not self.put(
                 f"agent.{label}", plain, line
             ):
                 self.leave_out(
-                    f"policy_kwargs.{key}", getattr(each, "text", each), line, "there is no such key here"
+                    f"policy_kwargs.{key}", getattr(option, "text", option), line, "there is no such key here"
                 )
 
     def _wrapper(self, path: str, arguments: Any, line: int) -> None:
@@ -319,14 +324,14 @@ def _value(node: ast.expr) -> Any:
     """Raises ValueError for what is no plain value."""
     match node:
         case ast.Call(func=ast.Name(id="dict"), args=[]):
-            return {_text(each.arg): _value(each.value) for each in node.keywords}
+            return {_text(keyword.arg): _value(keyword.value) for keyword in node.keywords}
         case ast.Dict():
             return {
-                _text(key and _value(key)): _value(each)
-                for key, each in zip(node.keys, node.values, strict=True)
+                _text(key and _value(key)): _value(value)
+                for key, value in zip(node.keys, node.values, strict=True)
             }
         case ast.List() | ast.Tuple():
-            return [_value(each) for each in node.elts]
+            return [_value(element) for element in node.elts]
         case ast.Name() | ast.Attribute():
             return _Name(".".join(_dotted(node)))
         case _:

@@ -67,13 +67,13 @@ def search_space(
     keys = list(_keys(settings, space))
     faults = [
         *(cite(space, fault) for fault in space.faults),
-        *(each for each in keys if isinstance(each, str)),
+        *(key for key in keys if isinstance(key, str)),
     ]
     if faults:
         raise faulty(faults)
-    searched = tuple(each for each in keys if isinstance(each, SearchedKey) and each.key not in given)
+    searched = tuple(key for key in keys if isinstance(key, SearchedKey) and key.key not in given)
     if settings.search is None:
-        searched = tuple(each for key in searched for each in _fitting(config, key))
+        searched = tuple(fitting for key in searched for fitting in _fitting(config, key))
     if not searched:
         raise ZooError(f"{space.source} leaves nothing to search: name keys below `search:`")
     return searched
@@ -140,7 +140,9 @@ def _fault(settings: Settings, key: str, given: Any) -> str:
         return ""
     if not _types(settings, key) & {int, float}:
         return f"takes no numbers; give {{choice: [a, b]}} in place of {kind}"
-    if len(values) != 2 or not all(type(each) in (int, float) and math.isfinite(each) for each in values):
+    if len(values) != 2 or not all(
+        type(number) in (int, float) and math.isfinite(number) for number in values
+    ):
         return f"{kind} must have two numbers, [low, high]"
     if values[0] >= values[1]:
         return f"{display(values)} — an empty range; low must be below high"
@@ -156,7 +158,7 @@ def _refusal(settings: Settings, label: str, value: Any) -> str:
     If a combination of several keys is refused, this is found when a trial has it.
     """
     section, _, key = label.partition(".")
-    given = {name: each.value for name, each in settings.settings[section].items()}
+    given = {name: setting.value for name, setting in settings.settings[section].items()}
     try:
         validated(settings.models[section], given | {key: value})
     except ValidationError as error:

@@ -80,21 +80,19 @@ def _files(registry: Registry) -> Iterator[HyperparamSet]:
     for entry in registry.hyperparams.values():
         try:
             yield from _read_package(entry.package, registry.owner(entry).name)
-        except (
-            Exception
-        ) as error:  # a plugin's package may raise any error; the other packages are still listed
+        except Exception as error:
+            # A plugin's package may raise any error. The other packages are still listed.
             if entry.package not in registry.told:
                 registry.told.add(entry.package)
                 _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
 
 
 def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
-    if not hasattr(
-        import_module(package), "__path__"
-    ):  # from Python 3.12 on, `files` takes a module for its folder
+    # From Python 3.12 on, `files` takes a module for its folder.
+    if not hasattr(import_module(package), "__path__"):
         raise TypeError(f"'{package}' is not a package")
     folders = {folder.name: folder for folder in resources.files(package).iterdir() if folder.is_dir()}
-    below = {f"{name}/{each.name}": each for name, folder in folders.items() for each in folder.iterdir()}
+    below = {f"{name}/{file.name}": file for name, folder in folders.items() for file in folder.iterdir()}
     folders |= {place: folder for place, folder in below.items() if folder.is_dir()}
     return [
         HyperparamSet(
@@ -120,12 +118,13 @@ def sets_for(registry: Registry, env: EnvEntry) -> list[HyperparamSet]:
     loaded = {info.name: info for info in registry.plugins if info.status == "loaded"}
     order = list(loaded)
 
-    def rank(each: HyperparamSet) -> tuple[bool, bool, int]:
-        owned = registry.envs.get(each.env) or registry.families.get(each.env)
+    def rank(hyperparam_set: HyperparamSet) -> tuple[bool, bool, int]:
+        owned = registry.envs.get(hyperparam_set.env) or registry.families.get(hyperparam_set.env)
         is_owners = (
-            owned is not None and loaded[each.plugin].distribution == registry.owner(owned).distribution
+            owned is not None
+            and loaded[hyperparam_set.plugin].distribution == registry.owner(owned).distribution
         )
-        return each.env != env.name, not is_owners, order.index(each.plugin)
+        return hyperparam_set.env != env.name, not is_owners, order.index(hyperparam_set.plugin)
 
     return sorted(
         (each for each in list_sets(registry) if each.env in (env.name, env.family_prefix)), key=rank
@@ -143,11 +142,11 @@ def find_set(registry: Registry, env: EnvEntry, name: str) -> HyperparamSet:
     """
     sets = sets_for(registry, env)
     plugin, _, short = name.rpartition("/")
-    for each in sets:
-        if each.name == short and plugin in ("", each.plugin):
+    for hyperparam_set in sets:
+        if hyperparam_set.name == short and plugin in ("", hyperparam_set.plugin):
             if plugin:
-                return replace(each, source=f"{plugin}/{each.source}")
-            return each
+                return replace(hyperparam_set, source=f"{plugin}/{hyperparam_set.source}")
+            return hyperparam_set
     hint = did_you_mean(name, [full for each in sets for full in (each.name, f"{each.plugin}/{each.name}")])
     raise UnknownNameError(
         f"environment '{env.name}' has no hyperparameter set '{name}'.{hint} See: a3c-zoo list hyperparams"

@@ -121,8 +121,8 @@ class Settings:
         short: list[tuple[str, Setting]] = []
         for place, text in enumerate(overrides):
             setting = Setting(None, "-o", (_OVERRIDES, place))
-            key, equals, value_text = (part.strip() for part in text.partition("="))
-            if not (key and equals and value_text):
+            key, value_text = _key_and_value(text)
+            if not value_text:
                 self._fault(
                     setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)"
                 )
@@ -167,7 +167,9 @@ class Settings:
             raise faulty([text for _, text in sorted(self.faults)])
         sections["agent"].check(sections["env"].num_envs)
         sources = {
-            f"{name}.{key}": each.source for name, keys in self.settings.items() for key, each in keys.items()
+            f"{name}.{key}": setting.source
+            for name, keys in self.settings.items()
+            for key, setting in keys.items()
         }
         own = {name: section for name, section in sections.items() if name in SECTIONS}
         hooks = {name.partition(".")[2]: sections[name] for name in sorted(sections.keys() - own.keys())}
@@ -257,7 +259,9 @@ class Settings:
             if (model := self.models.get(section)) is not None:
                 given = self.settings[section].items()
                 kept = {
-                    key: each for key, each in given if key in model.model_fields or each.order[0] >= layer
+                    key: setting
+                    for key, setting in given
+                    if key in model.model_fields or setting.order[0] >= layer
                 }
                 self.settings[section] = kept
 
@@ -297,7 +301,9 @@ class Settings:
 
     def _validate(self, name: str, model: type[Section]) -> Section | None:
         try:
-            return bases.validated(model, {key: each.value for key, each in self.settings[name].items()})
+            return bases.validated(
+                model, {key: setting.value for key, setting in self.settings[name].items()}
+            )
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 key, *inner = detail["loc"] or ("",)
@@ -307,6 +313,12 @@ class Settings:
                 setting = self.settings[name].get(str(key), Setting(None))
                 self._fault(setting, label, explain(detail, name, self.models))
             return None
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    """The two texts of `KEY=VALUE`; the value is "" if one of them is missing."""
+    key, _, value = (part.strip() for part in text.partition("="))
+    return key, value if key else ""
 
 
 def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str, Any]) -> bases.EngineConfig:
@@ -323,9 +335,9 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
     sources = {key: f"--{key}" for key in flags}
     faults = []
     for text in given:
-        key, equals, value_text = (part.strip() for part in text.partition("="))
+        key, value_text = _key_and_value(text)
         try:
-            if not (key and equals and value_text):
+            if not value_text:
                 raise ValueError("must read KEY=VALUE (write null for no value)")
             values[key] = yaml.parse_value(value_text)
         except ValueError as error:
@@ -336,8 +348,8 @@ def engine_settings(entry: EngineEntry, given: Sequence[str], flags: Mapping[str
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             key = str((detail["loc"] or ("",))[0])
-            what = f"{sources.get(key, key)}: {explain(detail, 'engine', {'engine': model})}"
-            faults.append(f"engine '{entry.name}' {what}")
+            fault = f"{sources.get(key, key)}: {explain(detail, 'engine', {'engine': model})}"
+            faults.append(f"engine '{entry.name}' {fault}")
     if faults:
         raise faulty(faults)
     assert isinstance(settings, bases.EngineConfig)

@@ -277,7 +277,7 @@ class OthersDocument:
         if isinstance(node, yaml.MappingNode):
             return {key: self.plain(value, depth - 1) for key, (_, value) in self.pairs(node, depth).items()}
         if isinstance(node, yaml.SequenceNode):
-            return [self.plain(each, depth - 1) for each in node.value]
+            return [self.plain(element, depth - 1) for element in node.value]
         kind = node.tag.removeprefix(_REFUSED_TAG).removeprefix("!!").removeprefix(_PREFIX)
         try:
             if kind in _SCALARS:
@@ -323,9 +323,9 @@ def _dumped(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {_plain(key) if isinstance(key, str) else key: _plain(each) for key, each in value.items()}
+        return {_plain(key) if isinstance(key, str) else key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(element) for element in value]
     if value is None or isinstance(value, bool):
         return value
     if hasattr(value, "tolist"):  # of NumPy or torch

@@ -38,16 +38,15 @@ class LiveBlock(RenderHook):
     def __init__(self, to_stderr: bool) -> None:
         self.console = Console(stderr=to_stderr)
         self._block: ConsoleRenderable = Text()
-        self._widths: list[
-            int
-        ] = []  # of the lines on the screen, in characters; none if there is nothing to replace
+        # Of the lines on the screen, in characters; none if there is nothing to replace.
+        self._widths: list[int] = []
         self._is_writing = self._is_stop_due = self._is_last = False
         self._has_cursor_hidden = False
         self._streams = sys.stdout, sys.stderr
         self._stream = sys.stderr if to_stderr else sys.stdout
         sys.stdout, sys.stderr = map(self._above, self._streams)
         self._on_continue: Any = None
-        if hasattr(signal, "SIGCONT") and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             self._on_continue = signal.signal(signal.SIGCONT, self._continue)
         self._stops_itself = False
         if (

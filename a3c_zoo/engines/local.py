@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 
 from a3c_zoo.config import EngineConfig
+from a3c_zoo.engines.child_program import ChildProgram
 from a3c_zoo.engines.interface import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
-from a3c_zoo.processes.start import handlers_wait
 from a3c_zoo.records import FINISHED
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.timing_file import write_timing
@@ -37,7 +31,7 @@ class LocalEngine(Engine):
     """Trains one run at a time and evaluates with a process per core."""
 
     def __init__(self, settings: EngineConfig | None = None) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: ChildProgram | None = None
         self._starting = threading.Lock()
         self._is_stopped = False
 
@@ -49,45 +43,28 @@ class LocalEngine(Engine):
         """Trains in a process of its own, which ends with this call, also if the call raises."""
         calibration_s = calibrate()
         start_s = time.monotonic()
-        with tempfile.TemporaryFile() as output:
-            with handlers_wait(), self._starting:  # a Ctrl-C meanwhile would leave it without an owner
+        with ChildProgram("a3c_zoo", *job.arguments(job.runs_dir), grace_s=STOP_GRACE_S) as child:
+            with self._starting:
                 if self._is_stopped:
                     return "it was stopped before it began"
-                self._process = process = _start(job, output)
-            try:
-                while process.poll() is None:
-                    try:
-                        process.wait(TELL_EVERY_S)
-                    except subprocess.TimeoutExpired:
-                        tell(progress_of(job.path / "monitor.csv"))
-            except BaseException:
-                self._end()
-                raise
+                self._child = child
+                child.start()
+            while not child.has_ended(TELL_EVERY_S):
+                tell(progress_of(job.path / "monitor.csv"))
             wall_s = time.monotonic() - start_s
             run = Run(job.path)
-            fault = _fault(process.returncode, run, output)
+            fault = child.fault() if child.status else _fault(run)
         if fault is None and not job.resumes:  # the seconds of two halves are not those of a whole run
-            write_timing(
-                job.path, calibration_s, wall_s, run.settings
-            )  # on another machine a job has no configuration
+            settings = run.settings  # those of the machine that trained: the job has none on another one
+            write_timing(job.path, calibration_s, wall_s, settings)
         return fault
 
     def stop(self) -> None:
         """Lets the run save its state, and kills it if that takes too long. No other run begins."""
         with self._starting:
             self._is_stopped = True
-        self._end()
-
-    def _end(self) -> None:
-        if (process := self._process) is None:
-            return
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_GRACE_S)
-        finally:  # also on a second Ctrl-C
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        if self._child is not None:
+            self._child.end()
 
 
 def local_engine() -> Engine:
@@ -95,39 +72,8 @@ def local_engine() -> Engine:
     return LocalEngine()
 
 
-def _start(job: TrainingJob, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Starts `a3c-zoo train`, in a session of its own: Ctrl-C reaches it once, through this process."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "a3c_zoo", *job.arguments(job.runs_dir)],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        env=training_environment(),
-        start_new_session=True,
-        preexec_fn=end_with_parent if sys.platform == "linux" else None,
-    )
-
-
-def training_environment() -> dict[str, str]:
-    """The environment of a training: it finds the modules that lie beside this program's own script, as we do."""
-    folders = [sys.path[0] or os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
-
-
-def end_with_parent() -> None:
-    """In a new process: a SIGTERM at the end of its parent, even after a SIGKILL (PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-
-
-def _fault(status: int, run: Run, output: IO[bytes]) -> str | None:
-    """Why a run that has ended has no figures; the last line that it printed if it failed. None if it has figures."""
-    output.seek(0)
-    lines = output.read().decode(errors="replace").strip().splitlines()
-    if status:
-        errors = [line for line in lines if line.startswith("Error: ")]  # libraries may print more at the end
-        return ([*lines, *errors][-1] if lines else f"it ended with exit status {status}").removeprefix(
-            "Error: "
-        )
+def _fault(run: Run) -> str | None:
+    """Why a run whose process has ended in order has no figures; None if it has figures."""
     try:
         outcome = run.outcome
     except RunDirectoryError as error:
@@ -146,14 +92,13 @@ def progress_of(monitor: Path) -> JobProgress | None:
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return None
-    rows = [row for row in (line.split(",") for line in lines[1:-1]) if len(row) == 5 and row[0] != "r"][
-        -100:
-    ]
+    cells = [line.split(",") for line in lines[1:-1]]
+    rows = [row for row in cells if len(row) == 5 and row[0] != "r"][-100:]
+    if not rows:
+        return None
     try:
         returns = [float(row[0]) for row in rows]
-        if rows:
-            return JobProgress(int(rows[-1][3]), float(rows[-1][2]), sum(returns) / len(returns))
-        return None
+        return JobProgress(int(rows[-1][3]), float(rows[-1][2]), sum(returns) / len(returns))
     except ValueError:
         return None
 

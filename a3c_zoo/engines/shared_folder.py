@@ -1,4 +1,4 @@
-"""Turns of comparisons that share a folder of runs: one trains a run, or plays the evaluations, and the others wait."""
+"""Reservations in a folder of runs that comparisons share: one trains a run, or plays evaluations; the others wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import filelock
 from a3c_zoo.store.directory import disk_errors
 
 #: The folder of lock files within a folder of runs. They are empty, and stay.
-TURNS_DIR: Final = ".turns"
+LOCKS_DIR: Final = ".turns"
 #: How long others wait for a comparison that gives no sign of life, such as a suspended one, in seconds.
 PATIENCE_S: Final = 60.0
 #: How often a waiting comparison tries again, in seconds.
@@ -22,19 +22,19 @@ TRY_EVERY_S: Final = 0.2
 
 
 @contextmanager
-def turn(
+def reserved(
     runs_dir: Path,
     name: str,
     what: str,
     tell: Callable[[str], None],
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[], None]]:
-    """Waits for a turn and holds it while the body runs. A process that ends, for any reason, gives its turn back.
+    """Waits for a reservation and holds it while the body runs. It ends with the process, however that ends.
 
-    A folder that cannot be written has no turns, because nobody trains there.
+    A folder that cannot be written has no reservations, because nobody trains there.
 
     Args:
-        name: the file name of the turn. what: what another comparison may be doing now, in words.
+        name: of the reservation, and of its file. what: what another comparison may be doing now, in words.
         tell: gets a line when the waiting begins, and one when a comparison without a sign of life is no longer
             waited for.
         check: is called several times a second while waiting; what it raises ends the waiting.
@@ -45,7 +45,7 @@ def turn(
     Raises:
         RunDirectoryError: the lock file cannot be made.
     """
-    path = runs_dir / TURNS_DIR / f"{name}.lock"
+    path = runs_dir / LOCKS_DIR / f"{name}.lock"
     if os.path.exists(runs_dir) and not os.access(runs_dir, os.W_OK):
         yield lambda: None
         return
@@ -56,7 +56,7 @@ def turn(
         _wait(lock, path, what, tell, check)
 
     def give_sign() -> None:
-        with suppress(OSError):  # somebody has removed the folder of turns
+        with suppress(OSError):  # somebody has removed the folder of lock files
             os.utime(path)
 
     try:

@@ -36,8 +36,8 @@ def side_by_side(
     """
     if engine.slots == 1:
         results = []
-        for each in work:
-            results.append(each(_call))
+        for task in work:
+            results.append(task(_call))
             on_end(results[-1])
         return results
     calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
@@ -50,7 +50,7 @@ def side_by_side(
 
     with ThreadPoolExecutor(engine.slots, thread_name_prefix="a3c-zoo job") as threads:
         try:
-            futures = [threads.submit(each, post) for each in work]
+            futures = [threads.submit(task, post) for task in work]
             _attend(futures, calls, on_end)
         except BaseException:
             is_over.set()
@@ -74,7 +74,7 @@ def _attend(
     while waiting:
         with contextlib.suppress(queue.Empty):
             calls.get(timeout=LOOK_EVERY_S)()
-        for future in [each for each in waiting if each.done()]:
+        for future in [future for future in waiting if future.done()]:
             waiting.remove(future)
             on_end(future.result())
     while not calls.empty():

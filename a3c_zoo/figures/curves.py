@@ -41,9 +41,8 @@ def running_mean(values: Floats | NDArray[np.int64], window: int) -> Floats:
     """
     count = len(values)
     window = max(1, min(window, count))
-    padded = np.zeros(
-        -(-(window - 1 + count) // window) * window
-    )  # 0 before the first value, and after the last
+    # It has zeros before the first value, and after the last.
+    padded = np.zeros(-(-(window - 1 + count) // window) * window)
     padded[window - 1 : window - 1 + count] = values
     blocks = padded.reshape(-1, window)
     at = np.arange(count)

@@ -45,7 +45,7 @@ def final_returns(
         if run.final_return is not None and (run.env, run.method) in values:
             values[run.env, run.method].append(run.final_return)
     needed = (len(test.looks) + 1) * test.rule.block
-    if all(len(each) == needed for each in values.values()):
+    if all(len(returns) == needed for returns in values.values()):
         return values
     return None
 

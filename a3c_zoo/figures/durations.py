@@ -160,19 +160,19 @@ def mean_difference(durations: Durations, others: Durations) -> MeanDifference:
     from scipy.special import stdtrit
 
     both = (durations, others)
-    last = [each.values.max() for each in both]
+    last = [sample.values.max() for sample in both]
     known = [
-        math.inf if each.reached[each.values == end].all() else end
-        for each, end in zip(both, last, strict=True)
+        math.inf if sample.reached[sample.values == end].all() else end
+        for sample, end in zip(both, last, strict=True)
     ]
     until = float(min(*known, max(last)))
-    (mean, error), (other, other_error) = (restricted_mean(each, until) for each in both)
-    sizes = [len(each.values) for each in both]
+    (mean, error), (other, other_error) = (restricted_mean(sample, until) for sample in both)
+    sizes = [len(sample.values) for sample in both]
     variances = error**2, other_error**2
     if min(sizes) < MIN_SEEDS or not sum(variances) > 0:
         return MeanDifference(mean - other, None, None, until)
     free = sum(variances) ** 2 / sum(
-        each**2 / (size - 1) for each, size in zip(variances, sizes, strict=True)
+        variance**2 / (size - 1) for variance, size in zip(variances, sizes, strict=True)
     )
     reach = float(stdtrit(free, (1 + CONFIDENCE) / 2)) * math.sqrt(sum(variances))
     return MeanDifference(mean - other, mean - other - reach, mean - other + reach, until)

@@ -85,8 +85,8 @@ _ALL = (
     Figure("calibration_s", unit="s"),
 )
 #: Name → figure.
-FIGURES: Final = {each.name: each for each in _ALL}
-SCORES: Final = tuple(each for each in _ALL if each.kind == "score")
+FIGURES: Final = {figure.name: figure for figure in _ALL}
+SCORES: Final = tuple(figure for figure in _ALL if figure.kind == "score")
 #: In the order of reports.
 TIMES: Final = tuple(
     FIGURES[name] for name in ("seconds_to_threshold", "steps_to_threshold", "cpu_s_to_threshold")
@@ -96,9 +96,9 @@ COSTS: Final = tuple(
     FIGURES[name] for name in ("steps_per_s", "training_s", "total_s", "cpu_s", "peak_memory_mib")
 )
 #: The final returns that the verdict speaks of, best first.
-FINAL_RETURNS: Final = tuple(each for each in SCORES if each.question)
+FINAL_RETURNS: Final = tuple(figure for figure in SCORES if figure.question)
 #: The questions that a user may name as the main one → the figures that they are about.
 QUESTIONS: Final[dict[str, tuple[str, ...]]] = {
-    question: tuple(each.name for each in _ALL if each.question == question)
-    for question in dict.fromkeys(each.question for each in _ALL if each.question)
+    question: tuple(figure.name for figure in _ALL if figure.question == question)
+    for question in dict.fromkeys(figure.question for figure in _ALL if figure.question)
 }

@@ -84,7 +84,9 @@ def improvement(scores: ArrayLike, others: ArrayLike) -> Chance:
     if len(x) != len(y):
         raise ValueError(f"{len(x)} environments against {len(y)}")
     both = [np.concatenate(pair) for pair in zip(x, y, strict=True)]
-    return _chance([(each[:, None] > each) + (each[:, None] == each) / 2 for each in both], [*map(len, x)])[0]
+    return _chance(
+        [(scores[:, None] > scores) + (scores[:, None] == scores) / 2 for scores in both], [*map(len, x)]
+    )[0]
 
 
 def earlier(durations: Durations, others: Durations) -> EarlierChance:
@@ -141,12 +143,12 @@ def sign_p(tables: Sequence[Floats], first: Sequence[int]) -> float:
     part is at most 2⁻ⁿ if P = ½.
     """
     won = [table[:size, size:] for table, size in zip(tables, first, strict=True)]
-    is_ahead = np.mean([each.mean() for each in won]) > 0.5
-    won = [each if is_ahead else 1 - each for each in won]
+    is_ahead = np.mean([table.mean() for table in won]) > 0.5
+    won = [table if is_ahead else 1 - table for table in won]
     p_values = []
     for axis in (0, 1):
-        agree = sum(int((each.max(axis=axis) == 1).sum()) for each in won)
-        against = sum(int((each.max(axis=axis) == 0).sum()) for each in won)
+        agree = sum(int((table.max(axis=axis) == 1).sum()) for table in won)
+        against = sum(int((table.max(axis=axis) == 0).sum()) for table in won)
         p_values.append(float(sign_p_of_counts(agree, against)))
     return max(p_values)
 
@@ -204,9 +206,10 @@ def extremes_of(
     from scipy.special import ndtri, stdtr
 
     shares = np.mean([share for share, _ in shares_and_variances], axis=0)
+    # [methods · environments, orders]
     variances = (
-        np.concatenate([each for _, each in shares_and_variances]) / len(shares_and_variances) ** 2
-    )  # [methods · environments, orders]
+        np.concatenate([variance for _, variance in shares_and_variances]) / len(shares_and_variances) ** 2
+    )
     free = np.concatenate(sizes)[:, None] - 1
     whole = variances.sum(axis=0)
     parts = (variances**2 / free).sum(axis=0)
@@ -262,7 +265,9 @@ def shares_of(table: Floats, first: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     won = is_second @ table.T / n  # by each run, against the second method
     lost = is_first @ table / m  # by each run, against the first method
     share = np.einsum("or,or->o", is_first, won) / m
-    squares = (np.einsum("or,or,or->o", *each) for each in ((is_first, won, won), (is_second, lost, lost)))
+    squares = (
+        np.einsum("or,or,or->o", *operands) for operands in ((is_first, won, won), (is_second, lost, lost))
+    )
     pairs = zip(squares, (m, n), strict=True)
     variances = np.array([(square - size * share**2) / (size - 1) / size for square, size in pairs])
     return share, np.where(variances > 1e-12, variances, 0.0)

@@ -85,8 +85,8 @@ def values_of(runs: Iterable[MeasuredRun], name: str) -> Floats:
 def durations_of(runs: Iterable[MeasuredRun], time: Figure) -> Durations:
     """A time to the threshold, of all runs."""
     measures = [run.measures for run in runs]
-    times = [getattr(each, time.name) for each in measures]
-    ends = [float(getattr(each, time.end)) for each in measures]
+    times = [getattr(of_run, time.name) for of_run in measures]
+    ends = [float(getattr(of_run, time.end)) for of_run in measures]
     return Durations.of(times, ends)
 
 

@@ -30,7 +30,7 @@ def p_values(scores: Floats, others: Floats) -> Floats:
     share = wins.mean(axis=(1, 2))
     won = wins.mean(axis=2)
     lost = 1 - wins.mean(axis=1)
-    variances = np.array([each.var(axis=1, ddof=1) / each.shape[1] for each in (won, lost)])
+    variances = np.array([shares.var(axis=1, ddof=1) / shares.shape[1] for shares in (won, lost)])
     statistics = extremes_of([(share, np.where(variances > 1e-12, variances, 0.0))], [size]).statistics
     every = _statistics(*size)
     p = (len(every) - np.searchsorted(every, statistics)) / len(every)

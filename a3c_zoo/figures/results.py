@@ -26,8 +26,8 @@ from a3c_zoo.figures.measures import (
     values_of,
 )
 from a3c_zoo.figures.statistics import Estimate, Floats
-from a3c_zoo.records import score
 from a3c_zoo.store.run_records import score_range_of, threshold_of
+from a3c_zoo.words import return_text
 
 #: If the fixed loop's longest time is more than this many times its shortest, a report claims nothing about seconds.
 NOISE_LIMIT: Final = 1.5
@@ -177,10 +177,12 @@ class Results:
     def caution(self) -> str | None:
         """The warning about few seeds; None if all methods have enough in every environment that has them."""
         numbers = [
-            (name, len(each.runs)) for env in self.environments.values() for name, each in env.methods.items()
+            (name, len(method.runs))
+            for env in self.environments.values()
+            for name, method in env.methods.items()
         ]
         counts = {name: [runs for method, runs in numbers if method == name] for name in self.methods}
-        return statistics.caution({name: min(each) for name, each in counts.items()})
+        return statistics.caution({name: min(numbers) for name, numbers in counts.items()})
 
     @property
     def machines(self) -> list[str]:
@@ -236,7 +238,7 @@ def results_of(
     question: str = "",
 ) -> Results:
     """Computes the results of runs. left_out: run → reason. The others: see `Results`."""
-    records = [each.record for each in runs]
+    records = [run.record for run in runs]
     names = list(dict.fromkeys(record.method for record in records))
     envs = dict.fromkeys(record.env for record in records)
     environments = {env: _environment(runs, env, names, lost) for env in envs}
@@ -275,23 +277,22 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
         return [], []
     questions = list[Question]()
     unasked = dict[str, None]()
-    silent = {
-        (env, name) for env, name in results.lost
-    }  # methods whose runs are no sample, in which environment
+    # Methods whose runs are no sample, each with its environment.
+    silent = {(env, name) for env, name in results.lost}
     unlike = set[
         tuple[str, str]
     ]()  # pairs that had different budgets somewhere, or that a report looked at before
-    for env, each in results.environments.items():
-        for name, method in each.methods.items():
+    for env, in_env in results.environments.items():
+        for name, method in in_env.methods.items():
             if lacking := _without_final_return(method.runs):
                 silent.add((env, name))
                 runs = f"{lacking} of {len(method.runs)} runs of {name}"
                 unasked[f"{env}: {runs} have no final return, so nothing is claimed about {name} there."] = (
                     None
                 )
-        for pair in each.pairs:
+        for pair in in_env.pairs:
             names = pair.method, pair.other
-            both = [each.methods[name].runs for name in names]
+            both = [in_env.methods[name].runs for name in names]
             if (env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
                 unlike.add(names)
             elif not {(env, name) for name in names} & silent:
@@ -314,7 +315,7 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
 def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
     counts = [(~np.isnan(overall.scores[name])).sum(axis=0) for name in (pair.method, pair.other)]
     fewest = int(counts[0].min()), int(counts[1].min())
-    tosses = int(min(each.sum() for each in counts))
+    tosses = int(min(counted_runs.sum() for counted_runs in counts))
     return Question(
         None, "final_return", pair.method, pair.other, pair.scores["final_return"], fewest, tosses
     )
@@ -322,7 +323,7 @@ def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
 
 def _without_final_return(runs: Sequence[MeasuredRun]) -> int:
     """How many runs of a method have no final return though others have one: those that have are no sample."""
-    counts = [len(values_of(runs, each.name)) for each in FINAL_RETURNS]
+    counts = [len(values_of(runs, figure.name)) for figure in FINAL_RETURNS]
     has = max(counts)
     return len(runs) - has if has else 0
 
@@ -341,15 +342,15 @@ def _why_unasked(measure: str, runs: Sequence[MeasuredRun], others: Sequence[Mea
         return "no run of {} or {} reached the threshold, so nothing is asked about it"
     if np.ptp(values):
         return ""
-    return f"all runs of {{}} and {{}} ended with a return of {score(values[0])}"
+    return f"all runs of {{}} and {{}} ended with a return of {return_text(values[0])}"
 
 
 def _environment(
     runs: Sequence[MeasuredRun], env: str, names: Sequence[str], lost: Mapping[tuple[str, str], int]
 ) -> EnvironmentResults:
-    here = [each for each in runs if each.measures.env == env]
+    here = [run for run in runs if run.measures.env == env]
     threshold = threshold_of(here[0].record)
-    by_method = {name: [each for each in here if each.measures.method == name] for name in names}
+    by_method = {name: [run for run in here if run.measures.method == name] for name in names}
     methods = {
         name: _method(its_runs, threshold, lost.get((env, name), 0))
         for name, its_runs in by_method.items()
@@ -360,14 +361,14 @@ def _environment(
         score_range_of(here[0].record),
         methods,
         tuple(_pair(methods, *pair) for pair in itertools.combinations(methods, 2)),
-        tuple(settings_side_by_side([each.record for each in here])),
+        tuple(settings_side_by_side([run.record for run in here])),
     )
 
 
 def _method(its_runs: Iterable[MeasuredRun], threshold: float | None, lost: int) -> MethodResults:
     runs = tuple(sorted(its_runs, key=lambda run: run.measures.seed or 0))
-    scores = {each.name: values_of(runs, each.name) for each in SCORES}
-    costs = {each.name: values_of(runs, each.name) for each in COSTS}
+    scores = {figure.name: values_of(runs, figure.name) for figure in SCORES}
+    costs = {figure.name: values_of(runs, figure.name) for figure in COSTS}
     has_times = threshold is not None and not any(run.record.is_smoothed for run in runs)
     return MethodResults(
         runs,
@@ -378,8 +379,8 @@ def _method(its_runs: Iterable[MeasuredRun], threshold: float | None, lost: int)
 
 
 def _times(runs: Sequence[MeasuredRun], lost: int) -> dict[str, TimeToThreshold]:
-    known = [each for each in TIMES if all(getattr(run.measures, each.end) is not None for run in runs)]
-    return {each.name: time_to_threshold(durations_of(runs, each), lost) for each in known}
+    known = [time for time in TIMES if all(getattr(run.measures, time.end) is not None for run in runs)]
+    return {time.name: time_to_threshold(durations_of(runs, time), lost) for time in known}
 
 
 def _spread(values: Floats) -> Spread:
@@ -391,13 +392,13 @@ def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> Pair
     scores = {}
     times = {}
     differences: dict[str, Estimate | MeanDifference] = {}
-    for name in (each.name for each in SCORES):
+    for name in (figure.name for figure in SCORES):
         if _is_comparable(name, runs, others):
             mine, theirs = values_of(runs, name)[:, None], values_of(others, name)[:, None]
             scores[name] = improvement(mine, theirs)
             differences[name] = statistics.difference(mine, theirs)
     if methods[method].times and methods[other].times:
-        for time in (each for each in TIMES if each.question):
+        for time in (figure for figure in TIMES if figure.question):
             both = durations_of(runs, time), durations_of(others, time)
             times[time.name] = earlier(*both)
             differences[time.name] = mean_difference(*both)
@@ -407,22 +408,22 @@ def _pair(methods: Mapping[str, MethodResults], method: str, other: str) -> Pair
 def _is_comparable(name: str, runs: Sequence[MeasuredRun], others: Sequence[MeasuredRun]) -> bool:
     """If both methods have five runs or more, a score that fewer than five runs of a method have is left out."""
     needed = min(statistics.MIN_SEEDS, len(runs), len(others))
-    return min(len(values_of(each, name)) for each in (runs, others)) >= needed
+    return min(len(values_of(of_method, name)) for of_method in (runs, others)) >= needed
 
 
 def final_return_in(figures: Container[str]) -> Figure | None:
     """The best final return among figures by name; None if there is none."""
-    return next((each for each in FINAL_RETURNS if each.name in figures), None)
+    return next((figure for figure in FINAL_RETURNS if figure.name in figures), None)
 
 
 def _methods(environments: Mapping[str, EnvironmentResults]) -> list[str]:
-    return list(dict.fromkeys(name for each in environments.values() for name in each.methods))
+    return list(dict.fromkeys(name for in_env in environments.values() for name in in_env.methods))
 
 
 def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
     name = "final_return"
     returns = {
-        env: {method: values_of(each.runs, name) for method, each in in_env.methods.items()}
+        env: {method: values_of(results.runs, name) for method, results in in_env.methods.items()}
         for env, in_env in environments.items()
     }
     own = {env: in_env.score_range for env, in_env in environments.items() if in_env.score_range is not None}
@@ -430,16 +431,16 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
     if has_own_scale:
         ranges = own
     else:
-        ranges = {env: statistics.range_of(each.values()) for env, each in returns.items()}
+        ranges = {env: statistics.range_of(by_method.values()) for env, by_method in returns.items()}
     scores: dict[str, Floats] = {}
     for method in _methods(environments):
-        of_method = [each.get(method, np.empty(0)) for each in returns.values()]
+        of_method = [by_method.get(method, np.empty(0)) for by_method in returns.values()]
         matrix = statistics.on_one_scale(of_method, list(ranges.values()))
         if matrix is not None:
             scores[method] = matrix
     pairs = []
     for one, other in itertools.combinations(scores, 2):
-        of_environments = (each.methods for each in environments.values())
+        of_environments = (in_env.methods for in_env in environments.values())
         if not all(
             _is_comparable(name, methods[one].runs, methods[other].runs) for methods in of_environments
         ):
@@ -458,6 +459,6 @@ def _overall(environments: Mapping[str, EnvironmentResults]) -> OverallResults:
 
 
 def _scale_in_words(ranges: Mapping[str, tuple[float, float]]) -> str:
-    texts = (f"{score(low)} and {score(high)} on {env}" for env, (low, high) in ranges.items())
+    texts = (f"{return_text(low)} and {return_text(high)} on {env}" for env, (low, high) in ranges.items())
     told = f"0 and 1: returns of {', '.join(texts)}, as the environments name them"
     return f"{told}; those of Atari games are of random actions and of a human"

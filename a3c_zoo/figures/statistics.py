@@ -70,7 +70,7 @@ def on_one_scale(returns: Sequence[Floats], ranges: Sequence[tuple[float, float]
     Args:
         returns: for each environment. ranges: the returns that count as 0 and as 1 there.
     """
-    if not all(len(each) for each in returns):
+    if not all(len(sample) for sample in returns):
         return None
     matrix = np.full((max(map(len, returns)), len(returns)), np.nan)
     for number, (column, (low, high)) in enumerate(zip(returns, ranges, strict=True)):
@@ -178,14 +178,14 @@ def _estimates(
     methods: Sequence[ArrayLike], figures: Mapping[str, Callable[..., Floats]]
 ) -> dict[str, Estimate]:
     """Figures of the scores `[S, E]` of one or two methods, all of the same draws."""
-    matrices = [_checked(each, 2) for each in methods]
+    matrices = [_checked(scores, 2) for scores in methods]
     estimates = {name: Estimate(float(figure(*matrices)), None, None) for name, figure in figures.items()}
-    counts = np.concatenate([(~np.isnan(each)).sum(axis=0) for each in matrices])
+    counts = np.concatenate([(~np.isnan(matrix)).sum(axis=0) for matrix in matrices])
     if counts.min() < MIN_SEEDS:
         return estimates
     rng = np.random.default_rng(SEED)
     columns = np.arange(matrices[0].shape[1])
-    drawn = [each[_draw(~np.isnan(each), RESAMPLES, rng), columns] for each in matrices]
+    drawn = [matrix[_draw(~np.isnan(matrix), RESAMPLES, rng), columns] for matrix in matrices]
     share = tail(int(counts.sum()), len(counts))
     for name, figure in figures.items():
         low, high = np.quantile(figure(*drawn), (share, 1 - share))

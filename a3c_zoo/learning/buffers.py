@@ -70,9 +70,8 @@ class Buffers:
                 changed = now + left[name] * (shared[name] - pulled)
             else:
                 changed = shared[name] + (now - pulled)
-            shared[name].copy_(
-                torch.where(now == pulled, shared[name], changed)
-            )  # −inf − (−inf) is no number
+            # Equal values are left alone: −inf − (−inf) is no number.
+            shared[name].copy_(torch.where(now == pulled, shared[name], changed))
             pulled.copy_(now)
 
     def _left(self) -> dict[str, float]:

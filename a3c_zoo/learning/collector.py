@@ -161,9 +161,8 @@ class Collector:
         self._buffers.valid[:] = True
         self._observations = self.rollout.observations.numpy()
         self._actions = self.rollout.actions.numpy()
-        self._rewards = np.zeros(
-            (rows, num_envs)
-        )  # as the environment gave them; the rollout has them in float32
+        # Rewards as the environment gave them; the rollout has them in float32.
+        self._rewards = np.zeros((rows, num_envs))
         self._logits: list[Tensor] = []
         if keeps_outputs:
             self._buffers.values = torch.zeros(rows + 1, num_envs)

@@ -216,9 +216,8 @@ def _method_called(error: Exception, frames: Sequence[FrameType]) -> str | None:
     """ "reset" or "step", if the error arose where one was called or its result was taken apart, and not in it."""
     last = frames[-1]
     calls = [frame for frame in frames if _passes_on(frame)]
-    is_passed_on = bool(calls) and all(
-        map(_passes_on, frames[frames.index(calls[0]) :])
-    )  # up to where it was raised
+    # All frames from the call up to where the error was raised.
+    is_passed_on = bool(calls) and all(map(_passes_on, frames[frames.index(calls[0]) :]))
     names = [name for frame in calls for name in ("reset", "step") if name in frame.f_code.co_name]
     if is_passed_on and names and _module(last).startswith("gymnasium."):
         is_of_checker = "passive_env_checker" in _module(last)
@@ -228,9 +227,8 @@ def _method_called(error: Exception, frames: Sequence[FrameType]) -> str | None:
         ):
             return names[-1]
         return None
-    if is_passed_on or _module(last).startswith(
-        "a3c_zoo."
-    ):  # a wrapper of others, or this project's own call
+    # It was raised behind a wrapper of others, or by this project's own call.
+    if is_passed_on or _module(last).startswith("a3c_zoo."):
         line = traceback.extract_tb(error.__traceback__)[-1].line or ""
         if names and last.f_locals.get("info", line) is None:
             return names[-1]

@@ -171,9 +171,8 @@ def _make_registered(
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     env = SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **kwargs), wrappers)] * num_envs)
     modes = env.metadata.get("render_modes")
-    draws_not = (
-        modes is not None and "rgb_array" not in modes and not spec.disable_env_checker
-    )  # Gymnasium refuses it
+    # Gymnasium refuses to draw it.
+    draws_not = modes is not None and "rgb_array" not in modes and not spec.disable_env_checker
     if is_drawn and draws_not and not wrappers:  # which may draw by themselves
         env.close()
         raise ZooError(

@@ -160,9 +160,8 @@ class ConvActorCritic(Split):
     def _convolved(self, observations: Tensor) -> Tensor:
         """`[B, features]` in the network's precision, from uint8 `[B, C, H, W]`."""
         first, *others = self._convs
-        in_blocks = (
-            self._takes_blocks and not torch.compiler.is_exporting()
-        )  # ONNX sees no numbers as other numbers
+        # ONNX cannot view numbers as other numbers.
+        in_blocks = self._takes_blocks and not torch.compiler.is_exporting()
         x = as_blocks(observations) if in_blocks else observations
         x = x.to(self.actor.weight.dtype)
         x = torch.add(self.offset, x, alpha=self.scale)  # scale · (x − center), in one pass

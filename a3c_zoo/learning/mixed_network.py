@@ -55,13 +55,13 @@ class Mixed(Split):
             return features
         parts = torch.split(observations, [leaf.num_features for leaf in self.leaves], dim=-1)
         bodies = iter(self.bodies)
-        found = []
+        features_of_parts = []
         for leaf, part in zip(self.leaves, parts, strict=True):
             if leaf.is_image:
                 image = part.reshape(*part.shape[:-1], *leaf.shape)
                 part = next(bodies)(image.movedim(-1, -3) if channels_last(leaf.shape) else image)
-            found.append(part)
-        features = self.hidden(torch.cat(found, dim=-1))
+            features_of_parts.append(part)
+        features = self.hidden(torch.cat(features_of_parts, dim=-1))
         return features
 
     def logits(self, outputs: Tensor) -> Tensor:

@@ -174,9 +174,9 @@ class SavedModel:
                     f"the checkpoint is of another network: {len(self.shapes)} parameters there, {len(shapes)} here"
                 )
             if theirs != ours:
-                found = " ".join(map(str, theirs))[:100]
+                first_difference = " ".join(map(str, theirs))[:100]
                 raise RunDirectoryError(
-                    f"the checkpoint is of another network: {found} there, {ours[0]} {ours[1]} here"
+                    f"the checkpoint is of another network: {first_difference} there, {ours[0]} {ours[1]} here"
                 )
         size = sum(prod(shape) for _, shape in shapes)
         fitting(self.parameters, torch.empty(size, device="meta"), "agent.model.parameters")

@@ -326,12 +326,10 @@ def descend(
     if not want_metrics:
         return {}
     with torch.no_grad():  # each part of the loss before its coefficient, and means over the valid samples
-        share = weight / weight.sum().clamp(
-            min=torch.finfo(weight.dtype).tiny
-        )  # all are 0 if nothing is valid
-        means = (
-            torch.stack((entropy, raw, target, values)) @ share
-        )  # the mean of normalised advantages is always 0
+        # All weights are 0 if nothing is valid.
+        share = weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
+        # Raw advantages: the mean of normalised ones is always 0.
+        means = torch.stack((entropy, raw, target, values)) @ share
         return {
             "loss_policy": -float(torch.dot(gain, weight)),
             "loss_value": float(torch.dot(value_error, weight)),

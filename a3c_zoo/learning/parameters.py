@@ -75,9 +75,8 @@ def share(*tensors: Tensor) -> None:
     for tensor in tensors:
         try:
             tensor.share_memory_()  # type: ignore[no-untyped-call]
-        except (
-            RuntimeError
-        ) as error:  # torch reserves the memory, so no process fails later for the lack of it
+        except RuntimeError as error:
+            # torch reserves the memory, so no process fails later for the lack of it.
             size = tensor.numel() * tensor.element_size()
             reason = str(error).splitlines()[0]
             raise ConfigError(

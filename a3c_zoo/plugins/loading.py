@@ -23,7 +23,7 @@ from typing import Literal, NoReturn
 
 import pluggy
 
-from a3c_zoo.cures import upgrade
+from a3c_zoo.cures import DISTRIBUTION, upgrade
 from a3c_zoo.errors import PluginError, did_you_mean, one_line
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins import hookspecs
@@ -33,7 +33,6 @@ from a3c_zoo.plugins.offers import KINDS, OFFERED_BY, as_list, check
 from a3c_zoo.version import __version__
 
 GROUP = "a3c_zoo"
-FIRST_PARTY_DISTRIBUTION = "a3c-zoo"
 #: The variable with the paths of plugin files, joined as those of PATH.
 PLUGIN_FILES = "A3C_ZOO_PLUGIN_FILES"
 
@@ -188,7 +187,7 @@ def _load_file(file: str, seen: dict[str, PluginInfo]) -> Plugin:
 def _describe(point: metadata.EntryPoint) -> PluginInfo:
     distribution = (point.dist and point.dist.name) or "unknown"
     version = (point.dist and point.dist.version) or "unknown"
-    first_party = distribution.replace("_", "-").lower() == FIRST_PARTY_DISTRIBUTION
+    first_party = distribution.replace("_", "-").lower() == DISTRIBUTION
     return PluginInfo(point.name, point.value, distribution, version, first_party)
 
 
@@ -272,7 +271,7 @@ def _load_quietly(info: PluginInfo, load: Callable[[], object]) -> Plugin:
 
 def check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[str, ...]:
     """Registers the plugin with its own manager; returns the hooks that it implements, in order."""
-    for name in (each for each in dir(implementation) if each.startswith("zoo_")):
+    for name in (name for name in dir(implementation) if name.startswith("zoo_")):
         options = manager.parse_hookimpl_opts(implementation, name)
         if options is None and callable(getattr(implementation, name, None)):
             raise PluginError(f"function '{name}' is not marked with @a3c_zoo.hookimpl")
@@ -283,7 +282,7 @@ def check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[
         raise PluginError(f"a hook has a wrong signature: {str(error).splitlines()[-1].strip()}") from error
     hooks = {caller.name: caller.get_hookimpls() for caller in manager.get_hookcallers(implementation) or ()}
     for name, functions in hooks.items():
-        if name not in HOOKS and not all(each.optionalhook for each in functions):
+        if name not in HOOKS and not all(function.optionalhook for function in functions):
             cure = f"Or a newer a3c-zoo has it: {upgrade()}"
             raise PluginError(
                 f"a3c-zoo {__version__} has no hook '{name}'.{did_you_mean(name, HOOKS)} {cure}"
@@ -311,15 +310,15 @@ def _version_fault(info: PluginInfo, error: BaseException) -> str | None:
     unknown = _UNKNOWN_FIELD.match(message)
     missing = _MISSING_FIELDS.match(message)
     if isinstance(error, TypeError) and unknown and unknown[1] in kinds:
-        what = f"it gives {unknown[1]} a field '{unknown[2]}' that is unknown"
+        fault = f"it gives {unknown[1]} a field '{unknown[2]}' that is unknown"
         near = did_you_mean(unknown[2], [field.name for field in dataclasses.fields(kinds[unknown[1]])])
     elif isinstance(error, TypeError) and missing and missing[1] in kinds:
-        what = f"it gives {missing[1]} no {missing[2]}"
+        fault = f"it gives {missing[1]} no {missing[2]}"
     elif isinstance(error, ImportError) and (error.name or "").partition(".")[0] == GROUP:
-        what = f"its import failed: {message.partition(' (')[0]}"
+        fault = f"its import failed: {message.partition(' (')[0]}"
     else:
         return None
     if info.file:
-        return f"{what}.{near}"
+        return f"{fault}.{near}"
     cure = f"upgrade both ({upgrade(info.distribution)})"
-    return f"{what}: the plugin was made for another version of a3c-zoo than {__version__}; {cure}.{near}"
+    return f"{fault}: the plugin was made for another version of a3c-zoo than {__version__}; {cure}.{near}"

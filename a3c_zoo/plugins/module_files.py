@@ -72,7 +72,7 @@ class ModuleFiles(MetaPathFinder):
     def add_from_current_folder(self, module: str) -> None:
         """Adds a module or package of the current folder, if `module` is not known otherwise. `a.b` adds `a`."""
         name = module.partition(".")[0]
-        for path in (os.path.abspath(each) for each in (f"{name}.py", os.path.join(name, "__init__.py"))):
+        for path in (os.path.abspath(file) for file in (f"{name}.py", os.path.join(name, "__init__.py"))):
             if name.isidentifier() and os.path.isfile(path) and place_of(name) is None:
                 self.add({name: path})
                 self.has_typed = True

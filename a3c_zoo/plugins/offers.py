@@ -44,7 +44,7 @@ KINDS: dict[type[Entry], Kind] = {
 
 #: Offering hook → the classes of its entries.
 OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
-    kind.hook: tuple(each for each, other in KINDS.items() if other.hook == kind.hook)
+    kind.hook: tuple(entry_class for entry_class, other in KINDS.items() if other.hook == kind.hook)
     for kind in KINDS.values()
 }
 
@@ -122,7 +122,7 @@ def name_of(entry: Entry) -> str:
 
 def kind_of(entry: Entry) -> Kind:
     """Returns the kind of an entry, which may be an instance of a subclass."""
-    return next(kind for each, kind in KINDS.items() if isinstance(entry, each))
+    return next(kind for entry_class, kind in KINDS.items() if isinstance(entry, entry_class))
 
 
 def _revision_fault(entry: Entry) -> str | None:
@@ -150,9 +150,8 @@ def _revision_fault(entry: Entry) -> str | None:
 def _field_fault(entry: Entry) -> str | None:
     for field in dataclasses.fields(entry):
         annotation, optional, _ = str(field.type).partition(" | None")
-        expected, is_sound = _FIELD_TYPES.get(
-            annotation, ("", lambda value: True)
-        )  # unknown: of a plugin's subclass
+        # A plugin's subclass may have fields of other types.
+        expected, is_sound = _FIELD_TYPES.get(annotation, ("", lambda value: True))
         value = getattr(entry, field.name)
         if not (is_sound(value) or (optional and value is None)):
             shown = f"{type(entry).__name__} {name_of(entry)!r} with {field.name}={value!r:.60}"
@@ -173,8 +172,8 @@ def _name_fault(entry: Entry) -> str | None:
         return f"{name!r} as a package, which is no dotted module name"
     if _NAME.fullmatch(name):
         return None
-    what = kind_of(entry).name_field
-    return f"the {what} {name!r}; it may have a-z, 0-9, '_', '.', '-', and starts with a letter or digit"
+    field = kind_of(entry).name_field
+    return f"the {field} {name!r}; it may have a-z, 0-9, '_', '.', '-', and starts with a letter or digit"
 
 
 def _expected(hook: str) -> str:

@@ -115,9 +115,8 @@ class Registry:
                 or "gym" not in self.families
             ):
                 raise
-        as_id = self.env(
-            f"gym:{name}"
-        ).name  # of what Gymnasium does not know either, the error is its family's
+        # If Gymnasium does not know it either, this raises the error of its family.
+        as_id = self.env(f"gym:{name}").name
         raise UnknownNameError(
             f"unknown environment '{name}'. Did you mean '{as_id}'? See: a3c-zoo list envs"
         )
@@ -300,9 +299,8 @@ def load_registry(selection: Selection | None = None) -> Registry:
     registry = Registry(load_plugins(selection))
     for info in registry.faults:
         if info.file:
-            traced = (
-                PluginError(f"its traceback:\n\n{info.trace.rstrip()}") if info.trace else None
-            )  # for --debug
+            # --debug shows the traceback.
+            traced = PluginError(f"its traceback:\n\n{info.trace.rstrip()}") if info.trace else None
             raise PluginError(f"plugin file {info.file}: {info.fault}") from traced
     return registry
 

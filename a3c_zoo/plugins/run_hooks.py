@@ -34,7 +34,9 @@ class RunHooks:
         self._failures = [0] * len(self._loggers)
         self.on_failure: Callable[[str], None] = lambda line: None
         #: True if a plugin implements `zoo_episode`. Callers check it before they loop over many episodes.
-        self.wants_episodes = any(each.hook.zoo_episode.get_hookimpls() for each in (manager, *self._loggers))
+        self.wants_episodes = any(
+            listening.hook.zoo_episode.get_hookimpls() for listening in (manager, *self._loggers)
+        )
 
     def run_start(self, run: RunInfo) -> None:
         self._call("zoo_run_start", run=run)
@@ -74,7 +76,8 @@ def _call(hook: pluggy.HookCaller, arguments: dict[str, Any]) -> Any:
     except (Exception, SystemExit) as error:
         passed = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
         codes = [
-            (getattr(each.function, "__code__", None), each.plugin_name) for each in hook.get_hookimpls()
+            (getattr(implementation.function, "__code__", None), implementation.plugin_name)
+            for implementation in hook.get_hookimpls()
         ]
         culprit = next((plugin for code, plugin in codes if code in passed), "a plugin")
         raise PluginError(f"{culprit} failed in {hook.name}: {type_and_message(error)}") from error

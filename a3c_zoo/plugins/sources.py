@@ -53,7 +53,9 @@ class SourceDigests:
 
 def with_run_hooks(registry: Registry) -> list[PluginInfo]:
     """The plugins that take part in every run: their hooks are called in it."""
-    return [each for each in registry.plugins if each.status == "loaded" and RUN_HOOKS & {*each.hooks}]
+    return [
+        plugin for plugin in registry.plugins if plugin.status == "loaded" and RUN_HOOKS & {*plugin.hooks}
+    ]
 
 
 def _packages_named_by(entry: Entry) -> set[str]:

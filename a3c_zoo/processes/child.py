@@ -51,8 +51,7 @@ def _forget_children() -> None:
     _living.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_children)
+os.register_at_fork(after_in_child=_forget_children)
 
 
 class ChildProcess:
@@ -82,9 +81,8 @@ class ChildProcess:
         )
         try:
             start_process(self.process)
-        except (
-            BaseException
-        ):  # also a Ctrl-C that waited for the start; its traceback would keep the child alive
+        except BaseException:
+            # Also a Ctrl-C that waited for the start: its traceback would keep the child alive.
             self._lifeline.close()
             raise
         theirs.close()  # the child's copy must be the last, so that the pipe ends with the child
@@ -110,7 +108,7 @@ class ChildProcess:
 
     def signal(self, number: int) -> None:
         """Sends a signal to the child and to the processes that its environment has started."""
-        if hasattr(os, "killpg") and self.process.pid is not None:
+        if self.process.pid is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
 
@@ -119,8 +117,7 @@ class ChildProcess:
         self.pipe.close()
         self._lifeline.close()  # ends the child even if its exit status is not known: the fork server may have died
         self.process.kill()  # does nothing to one that has ended
-        if sys.platform != "win32":
-            self.signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         _living.discard(self)
 
     def how_it_ended(self) -> str:
@@ -134,11 +131,16 @@ class ChildProcess:
         code = self.process.exitcode
         if code == UNGUARDED_STATUS:
             raise MissingGuardError
-        if code is None or code >= 0:
-            return f"ended by itself with exit status {code}"
-        name = signal.Signals(-code).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"was ended by signal {name}{hint}"
+        return ending(code)
+
+
+def ending(status: int | None) -> str:
+    """Says how a process with this exit status ended, as a clause without a subject. A negative one is a signal."""
+    if status is None or status >= 0:
+        return f"ended by itself with exit status {status}"
+    name = signal.Signals(-status).name
+    hint = " (out of memory?)" if name == "SIGKILL" else ""
+    return f"was ended by signal {name}{hint}"
 
 
 def check_main() -> None:
@@ -180,8 +182,7 @@ def _child_main(
     Args:
         module_files: unpickled before the other arguments, which can be of classes of its modules.
     """
-    if hasattr(os, "setpgid"):
-        os.setpgid(0, 0)
+    os.setpgid(0, 0)
     drop_lost_output("stdout", "stderr")
     forget_safe_path()
     _show_name()
@@ -204,8 +205,6 @@ def _allow_processes(pipe: Connection) -> None:
     parent of this process's end.
     """
     multiprocessing.current_process().daemon = False
-    if not hasattr(os, "register_at_fork"):
-        return
     numbers = (signal.SIGTERM, signal.SIGHUP)
 
     def unblock() -> None:
@@ -234,12 +233,10 @@ def _show_name() -> None:
 def _leave_signals_to_parent() -> None:
     """Ignores what Ctrl-C, `timeout` and a closed terminal send to the whole group; only the parent acts on them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the fork server began with it blocked
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            # Programs that an environment starts would inherit SIG_IGN, and could not be terminated.
-            signal.signal(getattr(signal, name), lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the fork server began with it blocked
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Programs that an environment starts would inherit SIG_IGN, and could not be terminated.
+        signal.signal(number, lambda number, frame: None)
 
 
 def _leave_with_parent(lifeline: Connection) -> None:
@@ -255,8 +252,6 @@ def _leave_with_parent(lifeline: Connection) -> None:
 
         def watch() -> None:
             connection.wait([lifeline])
-            if hasattr(os, "killpg"):
-                os.killpg(os.getpid(), signal.SIGKILL)
-            os._exit(1)
+            os.killpg(os.getpid(), signal.SIGKILL)
 
         threading.Thread(target=watch, daemon=True).start()

@@ -89,9 +89,8 @@ def supervise(crew: Crew, context: RunContext, snapshot: Snapshot) -> None:
             crew.resume()
             context.record(crew.poll())
     except (Exception, KeyboardInterrupt) as error:
-        context.rescue(
-            snapshot, error, crew.stop()
-        )  # first the stop, so that no worker changes what is saved
+        # The stop comes first, so that no worker changes what is saved.
+        context.rescue(snapshot, error, crew.stop())
         raise
     finally:
         crew.stop()

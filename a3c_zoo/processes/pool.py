@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -281,7 +280,7 @@ class WorkerPool:
 
     def _kill_silently(self) -> None:
         for member in self._members:
-            member.signal(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+            member.signal(signal.SIGKILL)
 
     @property
     def _turn(self) -> int:

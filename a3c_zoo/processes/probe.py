@@ -82,9 +82,8 @@ def in_child(run: RunConfig, env_name: str, done: str, function: Callable[..., A
 def probe_main(pipe: Connection, name: str, function: Callable[..., Any], *args: Any) -> None:
     """What runs in the child: sends what the function returns, or the error, as JSON. The parent unpickles nothing."""
     try:
-        content = json.dumps(
-            {"found": function(*args)}, default=lambda number: number.item()
-        )  # a number of NumPy
+        # JSON knows no numbers of NumPy.
+        content = json.dumps({"found": function(*args)}, default=lambda number: number.item())
     except BaseException as error:
         content = json.dumps(_described(error, name))
     sys.stdout.flush()  # the parent ends this process at once
@@ -94,7 +93,7 @@ def probe_main(pipe: Connection, name: str, function: Callable[..., Any], *args:
 
 def _described(error: BaseException, name: str) -> dict[str, object]:
     """An error as plain data: the nearest class of `a3c_zoo.errors`, text, notes and traceback."""
-    kind = next((each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__), "")
+    kind = next((base.__name__ for base in type(error).__mro__ if base.__module__ == errors.__name__), "")
     text = str(error)
     trace = traceback.format_exc()
     if not isinstance(error, ZooError):

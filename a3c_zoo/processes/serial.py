@@ -22,7 +22,7 @@ class SerialCrew:
             included.
         states: for each worker the state to go on from, or None.
         has_learner: the last worker is a learner. It learns from what the others have handed over in this
-            turn.
+            round.
         cuts_rollouts: whether the rollout under way must not be finished; asked after every environment step
             of a worker, but not while the learner learns.
     """
@@ -53,9 +53,8 @@ class SerialCrew:
             else:
                 state = None
             is_learner = self._has_learner and rank == self._num_workers - 1
-            on_tick = (
-                (lambda: None) if is_learner else self._on_tick
-            )  # what was collected is learned from, or kept
+            # A learner is not interrupted: what was collected is learned from, or kept.
+            on_tick = (lambda: None) if is_learner else self._on_tick
             self._workers.append(self._factory(self._worker_context, rank, state, on_tick))
 
     def _on_tick(self) -> None:
@@ -84,7 +83,7 @@ class SerialCrew:
         return [worker.state_dict() for worker in self._workers]
 
     def stop(self) -> list[Report]:
-        reports = [worker.report() for worker in self._workers]  # of the turn in which one has failed
+        reports = [worker.report() for worker in self._workers]  # of the round in which one has failed
         for worker in self._workers:
             with contextlib.suppress(Exception):  # an environment that failed may fail to close too
                 worker.close()

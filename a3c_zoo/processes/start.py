@@ -48,8 +48,8 @@ OUR_SAFE_PATH = "of a3c-zoo"
 #: them.
 PROGRAMS_ENVIRONMENT = "_A3C_ZOO_PROGRAMS_ENVIRONMENT"
 
-#: Signals that ask a run to stop, as far as the system has them.
-STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+#: Signals that ask a run to stop.
+STOP_SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: A signal during the start of a process waits for its end, but not if the start takes longer, in seconds.
 LONGEST_START_S = 10.0
@@ -75,8 +75,7 @@ def _forget_fork_server() -> None:
         server._forkserver_alive_fd = server._forkserver_pid = server._forkserver_address = None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_fork_server)
+os.register_at_fork(after_in_child=_forget_fork_server)
 
 
 def process_context(start_method: str = "auto") -> context.BaseContext:

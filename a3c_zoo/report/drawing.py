@@ -139,7 +139,7 @@ def on_grid(lines: Sequence[Line], is_log: bool = False) -> tuple[Floats, Floats
 def ends_differ(groups: Mapping[str, Sequence[Line]]) -> bool:
     """Whether the ends of groups differ so much that an axis should be logarithmic."""
     by_group = ([line.x[-1] for line in lines if len(line.x)] for lines in groups.values())
-    ends = [max(each) for each in by_group if each]
+    ends = [max(group_ends) for group_ends in by_group if group_ends]
     return len(ends) > 1 and max(ends) > LOG_RATIO * min(ends) > 0
 
 
@@ -177,9 +177,8 @@ def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
             for panel, axes in zip(row, row_axes, strict=True):
                 draw_panel(axes, panel)
                 axes.set_title(panel.title, loc="left")
-                if (
-                    panel.groups
-                ):  # so far below the axes in inches, however high they are: the layout is made in passes
+                if panel.groups:
+                    # So far below the axes in inches, however high they are: the layout is made in passes.
                     below = axes.transAxes + ScaledTranslation(0, -LABEL_INCHES, figure.dpi_scale_trans)
                     place = {"loc": "upper left", "bbox_to_anchor": (-0.02, 0), "bbox_transform": below}
                     axes.legend(
@@ -241,14 +240,13 @@ def _short(value: float, position: int | None = None) -> str:
 def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int) -> None:
     """Draws a group of a panel. number: its place, which decides colour and dashes."""
     colour = COLOURS[number % len(COLOURS)]
-    turn = number // math.lcm(len(COLOURS), len(DASHES))
-    dashes = DASHES[(number + turn) % len(DASHES)] if panel.has_lines else ""  # each turn has other pairs
+    cycle = number // math.lcm(len(COLOURS), len(DASHES))
+    dashes = DASHES[(number + cycle) % len(DASHES)] if panel.has_lines else ""  # each cycle has other pairs
     runs = group.runs
     if panel.has_lines:
         runs = list(map(thinned, runs))
-    label = (
-        f" {label}" if label.startswith("_") else label
-    )  # matplotlib leaves out labels that begin with `_`
+    # matplotlib leaves out labels that begin with `_`.
+    label = f" {label}" if label.startswith("_") else label
     points: dict[str, Any] = {"marker": "o" if panel.has_points else "", "markersize": 2.5}
     thick: dict[str, Any] = {
         "color": colour,

@@ -22,10 +22,10 @@ from a3c_zoo.figures.figure_table import COSTS, FIGURES, SCORES
 from a3c_zoo.figures.improvement import EarlierChance
 from a3c_zoo.figures.results import EnvironmentResults, PairResults
 from a3c_zoo.figures.statistics import OVER_ENVIRONMENTS, STATISTICS
-from a3c_zoo.records import score
 from a3c_zoo.report.drawing import Panel, to_inline_svg
 from a3c_zoo.report.report_films import Film
 from a3c_zoo.version import __version__
+from a3c_zoo.words import return_text
 
 #: Stands for a missing figure.
 NONE: Final = "–"
@@ -116,7 +116,7 @@ def shown(value: float | None, show: Callable[[float], str]) -> str:
 def show_for(name: str) -> Callable[[float], str]:
     """How a field of `Measures` is written, by its unit."""
     times = dict.fromkeys(("s", "CPU s", "s of training"), seconds)
-    return {"return": score, **times}.get(FIGURES[name].unit, number)
+    return {"return": return_text, **times}.get(FIGURES[name].unit, number)
 
 
 def scores(results: EnvironmentResults) -> TextTable:
@@ -126,7 +126,7 @@ def scores(results: EnvironmentResults) -> TextTable:
         [
             name,
             figure.title,
-            *(ranged(*method.scores[figure.name][statistic], show=score) for statistic in statistics),
+            *(ranged(*method.scores[figure.name][statistic], show=return_text) for statistic in statistics),
         ]
         for figure in SCORES
         for name, method in results.methods.items()
@@ -165,7 +165,7 @@ def times(results: EnvironmentResults) -> list[TextTable]:
 
 
 def _median(time: TimeToThreshold, show: Callable[[float], str]) -> str:
-    median, low, high = (shown(each, show) for each in (time.median, time.low, time.high))
+    median, low, high = (shown(number, show) for number in (time.median, time.low, time.high))
     if (time.low, time.high) == (None, None):
         if time.median is None:
             return NONE
@@ -177,26 +177,26 @@ def costs(results: EnvironmentResults) -> TextTable:
     """Speed, time and memory of a run."""
     rows = []
     for name, method in results.methods.items():
-        spreads = [(method.costs.get(each.name), show_for(each.name)) for each in COSTS]
-        texts = (NONE if each is None else ranged(*each, show) for each, show in spreads)
+        spreads = [(method.costs.get(cost.name), show_for(cost.name)) for cost in COSTS]
+        texts = (NONE if spread is None else ranged(*spread, show) for spread, show in spreads)
         rows.append([name, *texts])
-    columns = ("method", *(each.title for each in COSTS))
+    columns = ("method", *(cost.title for cost in COSTS))
     return TextTable(columns, rows, "Speed and cost of a run: medians, and the range of all runs")
 
 
 def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Claim]) -> list[TextTable]:
     """What pairs of methods differ in, and what the report claims of it."""
-    worth = {(each.question.method, each.question.other, each.question.measure): each for each in claims
-             if each.question.env == env}  # fmt: skip
+    worth = {(claim.question.method, claim.question.other, claim.question.measure): claim for claim in claims
+             if claim.question.env == env}  # fmt: skip
     rows = []
     for pair in pairs:
         names = f"{pair.method} over {pair.other}"
         for key, chance in pair.chances.items():
             figure = FIGURES[key]
             if figure.kind == "time":
-                what = f"to the threshold {figure.better}"
+                meaning = f"to the threshold {figure.better}"
             else:
-                what = figure.better
+                meaning = figure.better
             if isinstance(chance, EarlierChance):
                 unknown = percent(chance.unknown)
             else:
@@ -208,7 +208,9 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
                 p = [percent(claim.question.p), percent(claim.p_of_all)]
             gap = pair.differences[key]
             difference = ranged(gap.value, gap.low, gap.high, show_for(key))
-            rows.append([names, what, ranged(chance.value, chance.low, chance.high), difference, unknown, *p])
+            rows.append(
+                [names, meaning, ranged(chance.value, chance.low, chance.high), difference, unknown, *p]
+            )
     caption = (
         "Probability: that a run of the first is better than a run of the second. A tie counts half. So does a pair "
         "whose order is unknown because a run ended too early. Difference: of interquartile means, and of mean times, "

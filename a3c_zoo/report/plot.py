@@ -216,10 +216,10 @@ def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) 
         title=first.env,
         x_label=x_label,
         y_label=_y_label(drawn, kind, window),
-        groups={label: group_of(each) for label, each in lines.items()},
+        groups={label: group_of(its_lines) for label, its_lines in lines.items()},
         threshold=None if kind == "episode-length" else threshold_of(first),
     )
-    return draw_plot(panel, _note({len(each) for each in lines.values()} - {1}))
+    return draw_plot(panel, _note({len(its_lines) for its_lines in lines.values()} - {1}))
 
 
 def _y_label(drawn: Sequence[DrawnRun], kind: Kind, window: int | None) -> str:
@@ -254,15 +254,14 @@ def label_runs(runs: Sequence[RunRecord]) -> list[str]:
 
     Seed and budget are no such settings. Runs have the same label if they differ in nothing else.
     """
-    labels: dict[
-        tuple[str, str], str
-    ] = {}  # method and all differences → label, which holds the first of them
+    # Method and all differences → label, which holds the first of them.
+    labels: dict[tuple[str, str], str] = {}
     taken: Counter[str] = Counter()
     names = []
     for run in runs:
         own = _variant(run)
-        others = [_variant(each) for each in runs if each.method == run.method]
-        keys = [key for key in own if any(each.get(key, own[key]) != own[key] for each in others)]
+        others = [_variant(other) for other in runs if other.method == run.method]
+        keys = [key for key in own if any(settings.get(key, own[key]) != own[key] for settings in others)]
         texts = [f"{key.partition('.')[2]} {display(own[key])}" for key in keys]
         whole = run.method, ", ".join(texts)
         if whole not in labels:

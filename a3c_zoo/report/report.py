@@ -53,9 +53,10 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
         curves = drawing.draw_grid(page.curves)
         for suffix in (".png", ".svg"):
             replace_file(out / f"curves{suffix}", drawing.to_bytes(curves, suffix))
-        for section in (each for each in page.sections if each.picture):
-            drawn = drawing.draw_grid([[*section.figures.values()]])
-            replace_file(out / section.picture, drawing.to_bytes(drawn, ".png"))
+        for section in page.sections:
+            if section.picture:
+                drawn = drawing.draw_grid([[*section.figures.values()]])
+                replace_file(out / section.picture, drawing.to_bytes(drawn, ".png"))
         replace_file(out / "report.html", pages.html(page, out).encode(errors="backslashreplace"))
         replace_file(out / "report.md", pages.markdown(page).encode())
         replace_file(out / "runs.csv", runs_csv(plain["runs"]).encode())
@@ -165,7 +166,7 @@ def panels_of(results: Results, env: str) -> list[list[Panel]]:
                 for name, method in in_env.methods.items()
             }
             is_log = by == "seconds" and drawing.ends_differ(lines)
-            groups = {name: drawing.group_of(each, is_log) for name, each in lines.items()}
+            groups = {name: drawing.group_of(its_lines, is_log) for name, its_lines in lines.items()}
             has_points = curve is drawn_evaluations
             row.append(
                 Panel(
@@ -185,7 +186,7 @@ def panels_of(results: Results, env: str) -> list[list[Panel]]:
 
 def _profile(values: Mapping[str, Floats], title: str, x_label: str) -> dict[str, Panel]:
     """Title → panel: the share of a method's runs above each score, from its scores `[seeds, environments]`."""
-    everything = np.concatenate([each[~np.isnan(each)] for each in values.values()])
+    everything = np.concatenate([scores[~np.isnan(scores)] for scores in values.values()])
     span = np.ptp(everything) or 1.0
     points = np.linspace(everything.min() - 0.02 * span, everything.max() + 0.02 * span, PROFILE_POINTS)
     groups = {name: Group((), points, performance_profile(matrix, points)) for name, matrix in values.items()}
@@ -202,7 +203,8 @@ def _overall(results: Results) -> list[ReportSection]:
     title = "all environments: share of runs above a score"
     shown = list(next(iter(overall.methods.values())))
     rows = [
-        [name, *(ranged(*each[statistic]) for statistic in shown)] for name, each in overall.methods.items()
+        [name, *(ranged(*estimates[statistic]) for statistic in shown)]
+        for name, estimates in overall.methods.items()
     ]
     columns = ("method", *(name.replace("_", " ") for name in shown))
     table = TextTable(columns, rows, "Final returns as scores, with 95 % intervals")
@@ -279,7 +281,7 @@ def _single_runs(results: Results) -> ReportSection:
             pages.shown(run.seed, str),
             *(pages.shown(getattr(run, name), pages.show_for(name)) for name in COLUMNS.values()),
         ]
-        for run in (each.measures for each in results.shown_runs)
+        for run in (run.measures for run in results.shown_runs)
     ]
     paths = {run.measures.run: run.record.path for run in results.runs}
     table = TextTable(("run", "method", "seed", *COLUMNS), rows, words=2, paths=paths)
@@ -304,9 +306,9 @@ def _settings(results: Results) -> ReportSection:
             [
                 [row.key, *(row.values[method] or NONE for method in methods)]
                 for row in in_env.settings
-                if row.differs is it
+                if row.differs is differs
             ]
-            for it in (True, False)
+            for differs in (True, False)
         )
         if results.making and (costs := results.making.tuning.get(env)):
             differ.append(

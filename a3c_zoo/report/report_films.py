@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from a3c_zoo.errors import ZooError, first_line
 from a3c_zoo.figures.measures import MeasuredRun
-from a3c_zoo.records import score
 from a3c_zoo.runs.evaluate_checkpoints import task_of
 from a3c_zoo.runs.signals import stop_on_signals
 from a3c_zoo.store.run import Run
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from a3c_zoo.runs.evaluation import EvaluationTask
@@ -74,9 +74,8 @@ def films_of(runs: Sequence[MeasuredRun]) -> Films:
                 if time.monotonic() > end_s:
                     raise ZooError(f"the others took {ALL_S:g} s already")
                 made.append(player.film(subject, run))
-            except (
-                Exception
-            ) as error:  # of a stranger's environment, too: a report is worth more than its films
+            except Exception as error:
+                # Also an error of a stranger's environment: a report is worth more than its films.
                 missing[subject] = first_line(error).removeprefix("EvaluationError: ")
     return Films(tuple(made), missing)
 
@@ -86,7 +85,7 @@ def chosen_runs(runs: Sequence[MeasuredRun]) -> dict[str, MeasuredRun]:
     groups: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         groups.setdefault(f"{run.measures.method} on {run.measures.env}", []).append(run)
-    return {subject: _middle(each) for subject, each in groups.items()}
+    return {subject: _middle(its_runs) for subject, its_runs in groups.items()}
 
 
 def _middle(runs: Sequence[MeasuredRun]) -> MeasuredRun:
@@ -107,11 +106,8 @@ class _Player:
 
     def film(self, subject: str, run: MeasuredRun) -> Film:
         """Raises ZooError, EvaluationError, or what a stranger's plugin raises."""
-        from a3c_zoo.runs.videos import (
-            REPORT_FILM,
-            ffmpeg_program,
-            picture_of,
-        )  # numpy and more, only for films
+        # This imports NumPy and more, only for films.
+        from a3c_zoo.runs.videos import REPORT_FILM, ffmpeg_program, picture_of
 
         ffmpeg_program("it")
         task = task_of(Run(run.record.path, is_trusted=True), episodes=1)
@@ -140,7 +136,7 @@ class _Player:
         if played.film_fault is not None:
             raise ZooError(played.film_fault)
         (episode,) = played.by_mode["sampled"].episodes
-        return f"an episode with a return of {score(episode.episode_return)}"
+        return f"an episode with a return of {return_text(episode.episode_return)}"
 
     def close(self) -> None:
         """Ends the process."""

@@ -42,7 +42,7 @@ def to_json(results: Results) -> dict[str, Any]:
         "environments": {
             name: {
                 "threshold": env.threshold,
-                "methods": {method: _method_to_json(each) for method, each in env.methods.items()},
+                "methods": {name: _method_to_json(method) for name, method in env.methods.items()},
                 "against": [_pair_to_json(pair) for pair in env.pairs],
             }
             for name, env in results.environments.items()
@@ -110,5 +110,6 @@ def _pair_to_json(pair: PairResults) -> dict[str, Any]:
 def _plain(records: Mapping[str, Any]) -> dict[str, Any]:
     """Named tuples as dictionaries, in a mapping or in a mapping of such mappings."""
     return {
-        name: _plain(each) if isinstance(each, Mapping) else each._asdict() for name, each in records.items()
+        name: _plain(record) if isinstance(record, Mapping) else record._asdict()
+        for name, record in records.items()
     }

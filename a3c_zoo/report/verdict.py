@@ -11,10 +11,9 @@ from a3c_zoo.figures.claims import ERROR, Claim, needs, percent
 from a3c_zoo.figures.figure_table import FIGURES
 from a3c_zoo.figures.improvement import EarlierChance
 from a3c_zoo.figures.results import MethodResults, Results, final_return_in
-from a3c_zoo.records import score
 from a3c_zoo.report.pages import number, ranged, seconds
 from a3c_zoo.store.run_records import RunRecord, hidden_threshold
-from a3c_zoo.words import counted, listed
+from a3c_zoo.words import counted, listed, return_text
 
 #: How sentences begin that are about all environments together.
 EVERYWHERE = "All environments"
@@ -85,8 +84,8 @@ def _other_notes(results: Results) -> list[str]:
     notes += filter(None, dict.fromkeys(hidden_threshold(run.record) for run in results.runs))
     notes += [
         f"{env}: the runs of {name} do not have the same settings; see below."
-        for env, each in results.environments.items()
-        for name, method in each.methods.items()
+        for env, in_env in results.environments.items()
+        for name, method in in_env.methods.items()
         if any(_settings_of(run.record) != _settings_of(method.runs[0].record) for run in method.runs)
     ]
     if len(results.machines) > 1:
@@ -104,15 +103,15 @@ def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str
 
 def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
     """What the runs without figures mean for the others: these are no sample of the method's runs."""
-    each = results.environments.get(env)
+    in_env = results.environments.get(env)
     there = f"there{' and over all environments' * (results.overall is not None)}"
-    method = each.methods.get(name) if each else None
-    if each is None or method is None:
+    method = in_env.methods.get(name) if in_env else None
+    if in_env is None or method is None:
         failed = f"{counted(lost, 'runs')} of {name} failed or cannot be read, and none has figures"
         return f"{env}: {failed}, so nothing is claimed about {name} {there}."
     text = f"{env}: {lost} of {lost + len(method.runs)} runs of {name} failed or cannot be read; "
     if method.times:
-        text += f"they count as runs that never reached {each.threshold:g}, and the other figures are without them"
+        text += f"they count as runs that never reached {in_env.threshold:g}, and the other figures are without them"
     else:
         text += "the figures are of the others alone"
     if results.decided:
@@ -123,9 +122,9 @@ def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
 def _about_budgets(results: Results) -> list[str]:
     """A sentence for each environment whose methods had different budgets. Runs of other programs have none."""
     sentences = []
-    for env, each in results.environments.items():
+    for env, in_env in results.environments.items():
         budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
-        for name, method in each.methods.items():
+        for name, method in in_env.methods.items():
             for record in (run.record for run in method.runs if run.record.is_ours):
                 budgets.setdefault(name, {})[budget_of(record)] = None
         if len({frozenset(words) for words in budgets.values()}) > 1:
@@ -137,9 +136,9 @@ def _about_budgets(results: Results) -> list[str]:
 def _about_lengths(results: Results) -> list[str]:
     """A sentence for each environment where runs of other programs, whose budgets are not known, differ in length."""
     sentences = []
-    for env, each in results.environments.items():
-        steps = {name: [run.measures.steps for run in method.runs] for name, method in each.methods.items()}
-        runs = [run for method in each.methods.values() for run in method.runs]
+    for env, in_env in results.environments.items():
+        steps = {name: [run.measures.steps for run in method.runs] for name, method in in_env.methods.items()}
+        runs = [run for method in in_env.methods.values() for run in method.runs]
         if not all(run.record.is_ours for run in runs) and not are_alike_long(runs):
             told = "; ".join(
                 f"{name}: {min(counts):,}{f' to {max(counts):,}' * (min(counts) < max(counts))} steps"
@@ -166,7 +165,7 @@ def _about_method(
     if (figure := final_return_in(method.scores)) is not None:
         final = method.scores[figure.name]["interquartile_mean"]
         parts.append(
-            f"ended with an interquartile mean return of {ranged(*final, show=score)}{figure.actions}"
+            f"ended with an interquartile mean return of {ranged(*final, show=return_text)}{figure.actions}"
         )
     if threshold is not None and method.times:
         time = method.times["seconds_to_threshold"]
@@ -191,8 +190,8 @@ def _about_cost(env: str, methods: Mapping[str, MethodResults]) -> list[str]:
     }
     if len(known) < 2:
         return []
-    each = [f"{seconds(cpu_s)} with {name}" for name, cpu_s in known.items()]
-    return [f"{env}: the CPU time of a run was {listed(each)} (medians)."]
+    texts = [f"{seconds(cpu_s)} with {name}" for name, cpu_s in known.items()]
+    return [f"{env}: the CPU time of a run was {listed(texts)} (medians)."]
 
 
 def second_look(env: str, method: str, other: str, report: str, claimed: str = "is claimed") -> str:
@@ -220,16 +219,14 @@ def _about_claim(claim: Claim) -> str:
         winner, loser, value = loser, winner, 1 - value
         low, high = (None if end is None else 1 - end for end in (high, low))
     if isinstance(chance, EarlierChance):
-        what = f"reaches the threshold {FIGURES[question.measure].better}"
+        predicate = f"reaches the threshold {FIGURES[question.measure].better}"
         if chance.unknown == 1:
-            return f"{env}: not shown: no pair of runs tells whether {winner} or {loser} {what}."
+            return f"{env}: not shown: no pair of runs tells whether {winner} or {loser} {predicate}."
     else:
-        what = (
+        predicate = (
             f"ends with a higher {'return' if question.env else 'score'}{FIGURES[question.measure].actions}"
         )
-    text = (
-        f"{env}: a run of {winner} {what} than a run of {loser} with probability {ranged(value, low, high)}; "
-    )
+    text = f"{env}: a run of {winner} {predicate} than a run of {loser} with probability {ranged(value, low, high)}; "
     if isinstance(chance, EarlierChance) and chance.unknown:
         unknown = f"for {percent(chance.unknown)} of the pairs of runs the order is unknown"
         text += f"{unknown}, and each such pair counts half; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from a3c_zoo.store.trained import find_policy, policy_state
 
 if TYPE_CHECKING:
     from a3c_zoo.learning.function_env import EnvFunction
-    from a3c_zoo.runs.evaluation import EpisodesToPlay, Scene
+    from a3c_zoo.runs.evaluation import EpisodesToPlay
 
 
 #: A name; or an entry, or what makes one environment.
@@ -304,32 +304,3 @@ def evaluate_from(
     from a3c_zoo.runs.evaluation import evaluate_policy
 
     return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
-
-
-def play(
-    run: str | Path,
-    *,
-    agent: str | None = None,
-    episodes: int = 1,
-    deterministic: bool = False,
-    checkpoint: str | int = RECOMMENDED,
-    seed: int | None = None,
-    runs_dir: str | Path = DEFAULT_RUNS_DIR,
-    trust: bool = False,
-) -> Generator[Scene]:
-    """Plays episodes with a trained policy, one after the other, with a picture of each step.
-
-    Args:
-        run, agent, checkpoint, trust: as in `load_agent`.
-        seed: of the episodes and the sampled actions; by default the run's.
-
-    Raises:
-        ZooError: the environment cannot be drawn.
-    """
-    directory = find_policy(run, agent, Path(runs_dir), trust)
-    choice = choose_in_python(directory, checkpoint)
-    loaded = load_from(directory, choice.which, episodes, seed)
-    choice.tell()
-    from a3c_zoo.runs.evaluation import play_scenes
-
-    return play_scenes(*loaded, deterministic)

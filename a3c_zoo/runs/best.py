@@ -96,7 +96,7 @@ def copied(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, dict):
-        return {key: copied(each) for key, each in value.items()}
+        return {key: copied(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [copied(each) for each in value]
+        return [copied(element) for element in value]
     return value

@@ -46,7 +46,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     known = [step for step in checkpoint_steps(directory) if step]  # the first one has learned nothing
     if not known:
         raise RunDirectoryError("it has no checkpoint")
-    done = {each.steps for each in kept_evaluations(run, episodes)}
+    done = {evaluation.steps for evaluation in kept_evaluations(run, episodes)}
     missing = [step for step in chosen_steps(known) if step not in done]
     if not missing:
         return {}

@@ -275,9 +275,8 @@ def play_episodes(
             _finite(observation, "an observation", to_play)
             running += _finite(np.where(ignored, 0, reward), "a reward", to_play)
             length += ~ignored
-            ended = np.asarray(
-                is_over(terminated, truncated, info), np.bool_
-            )  # some environments return 0 and 1
+            # Some environments return 0 and 1.
+            ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
             played = [
                 PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))
             ]
@@ -297,7 +296,6 @@ def play_episodes(
                 ignored = ended
             else:
                 starts = ended
-                ignored = ignored
 
 
 def _has_limit(env: VectorEnv[Any, Any, Any], config: EnvConfig) -> bool:

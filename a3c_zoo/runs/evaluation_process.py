@@ -152,17 +152,14 @@ def evaluation_main(pipe: Connection, cells: MutableSequence[int], is_silent: bo
             raise StopEvaluationError
 
     used_s = 0.0
-    with suppress(
-        EOFError, ConnectionError, StopEvaluationError
-    ):  # told to end, or the parent listens no more
+    # It is told to end, or the parent listens no more.
+    with suppress(EOFError, ConnectionError, StopEvaluationError):
         while True:
             message = pipe.recv_bytes()
             try:
                 played = play_task(pickle.loads(message), on_step, owns_process=True)
-                before_s, used_s = (
-                    used_s,
-                    sum(os.times()[:4]),
-                )  # user and system, of this process and its children
+                before_s = used_s
+                used_s = sum(os.times()[:4])  # user and system, of this process and its children
                 result: PlayedTask | tuple[str, str, bool] = replace(played, cpu_s=used_s - before_s)
             except StopEvaluationError:
                 raise

@@ -102,9 +102,8 @@ class Evaluator:
         self._file.tell = partial(on_event, "file_replaced")
         self._state = saved or EvaluatorState(number=0, at_step=0, at_s=0.0, position=0)
         self.kept: PolicyState | None = None
-        if (
-            path := directory.best_file
-        ).exists():  # from before a resume; it may be newer than the checkpoint
+        # A best policy from before a resume may be newer than the checkpoint.
+        if (path := directory.best_file).exists():
             self.kept = read_state(path, PolicyState)
         self._evaluated: tuple[int, float] | None = None  # steps and seconds of what is being evaluated
         self._run_state: RunState | None = None  # when its parameters were copied

@@ -57,7 +57,7 @@ def _compare(name: str, theirs: NetworkConfig | None, ours: NetworkConfig | None
     """Raises ConfigError unless both networks compute the same; the number type depends on the machine."""
     if theirs is None or ours is None:
         raise ConfigError(f"--init-from {printable(name)}: it has no network as agents with workers have")
-    there, here = (each.model_dump(mode="json") for each in (theirs, ours))
+    there, here = (network.model_dump(mode="json") for network in (theirs, ours))
     for key in there:
         if key != "precision" and there[key] != here.get(key):
             value = display(there[key], 0)

@@ -9,12 +9,21 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.records import Episode, Evaluation, EvaluatorResult, Progress, Reason, Report, Snapshot, score
+from a3c_zoo.records import (
+    Episode,
+    Evaluation,
+    EvaluatorResult,
+    Progress,
+    Reason,
+    Report,
+    Snapshot,
+)
 from a3c_zoo.runs.resources import Clock, Usage
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck
 from a3c_zoo.store.checkpoints import RunState
+from a3c_zoo.words import return_text
 
 #: Episodes in a mean return.
 WINDOW = 100
@@ -131,7 +140,7 @@ class Stopping:
         target: mean return of the last 100 episodes at which the run is checked; None if it never is.
         evaluation: the newest solved check, after `evaluation_step` steps.
         evaluations: solved checks so far, in all sessions.
-        next_check: episodes at which the next check may come.
+        next_check: episodes at which the next solved check may come.
         ended: why the run has ended, and more about it; None while it goes on.
     """
 
@@ -198,7 +207,7 @@ class Stopping:
         return is_allowed and self.target is not None and mean is not None and mean >= self.target
 
     def decide(self, snapshot: Snapshot) -> None:
-        """Plays a check that is due, and fills in `ended`. Training stands still."""
+        """Plays a solved check that is due, and fills in `ended`. Training stands still."""
         try:
             if self.is_check_due():
                 self._check(snapshot)
@@ -228,13 +237,13 @@ class Stopping:
         if mean >= self.target:
             self.ended = (
                 ("solved" if run.stop_return is None else "stop-return"),
-                f"evaluation mean {score(mean)}",
+                f"evaluation mean {return_text(mean)}",
             )
         else:
-            watch.observer.message(f"their mean is {score(mean)}: training goes on")
+            watch.observer.message(f"their mean is {return_text(mean)}: training goes on")
 
     def put_check_off(self) -> None:
-        """The next check comes 100 episodes later."""
+        """The next solved check comes 100 episodes later."""
         self.next_check = self._progress.episodes + WINDOW
 
     def is_solved(self, reason: Reason) -> bool:

@@ -158,8 +158,8 @@ class TensorBoard:
         values = ([_value(name, value) for name, value in scalars.items()] for scalars, _, _ in points)
         self._file.append(
             _records(
-                Event(wall_time=wall_time_s, step=step, summary=Summary(value=each))
-                for (_, step, wall_time_s), each in zip(points, values, strict=True)
+                Event(wall_time=wall_time_s, step=step, summary=Summary(value=value))
+                for (_, step, wall_time_s), value in zip(points, values, strict=True)
             )
         )
 
@@ -309,10 +309,8 @@ class Publisher:
             force: record it now, if there is anything new.
         """
         self._watch.observer.progress(progress)
-        now, reached = (
-            time.monotonic(),
-            (progress.steps, progress.episodes),
-        )  # each may rise without the other
+        now = time.monotonic()
+        reached = progress.steps, progress.episodes  # each may rise without the other
         if reached == self._published or (not force and now < self._next_s):
             return None
         self._next_s = now + METRICS_EVERY_S

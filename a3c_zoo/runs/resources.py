@@ -145,9 +145,8 @@ class Meter:
     def __init__(self) -> None:
         self.peak_memory_mib: float | None = None
         self.usage: Usage | None = None
-        self._family: list[
-            psutil.Process
-        ] = []  # at the newest look at the memory; to find it takes milliseconds
+        # The processes at the newest look at the memory: to find them takes milliseconds.
+        self._family: list[psutil.Process] = []
         self._cpu_at: tuple[float, dict[int, float]] | None = (
             None  # a moment, and process → its CPU seconds then
         )

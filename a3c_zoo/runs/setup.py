@@ -114,7 +114,7 @@ class RunSetup:
     def run_hooks(self) -> RunHooks:
         """The run hooks of a session. Raises PluginError if some cannot be made."""
         return self.registry.run_hooks(
-            {name: each for name, each in self.config.plugins.items() if each.enabled}
+            {name: settings for name, settings in self.config.plugins.items() if settings.enabled}
         )
 
     def warm_up(self) -> None:

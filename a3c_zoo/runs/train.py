@@ -89,10 +89,8 @@ def _early_schedule(config: Config) -> list[tuple[str, str, str]]:
     length = optimizer.schedule_steps
     if length is None or (run.steps is not None and run.steps <= length):
         return []
-    if run.steps is None and (run.time_limit_s, run.episodes) != (
-        None,
-        None,
-    ):  # nobody knows its end in steps
+    # Nobody knows the end of such a run in steps.
+    if run.steps is None and (run.time_limit_s, run.episodes) != (None, None):
         return []
     text = f"optimizer.schedule_steps is {length:,}: after so many steps the learning rate is 0, and nothing is learned"
     return [("early_schedule", f"{text}. Leave it out, and give a budget: --steps N", "")]

@@ -11,8 +11,9 @@ from a3c_zoo.config import RunConfig
 from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import Trend, bar, duration, speed
 from a3c_zoo.errors import printable
-from a3c_zoo.records import Outcome, Progress, score
+from a3c_zoo.records import Outcome, Progress
 from a3c_zoo.runs.setup import Observer
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from rich.panel import Panel
@@ -106,11 +107,11 @@ class TrainingView(Observer):
             return f"{time_s}  at least {progress.first_rollout:,} steps, in the first rollout"
         mean = "-"
         if progress.mean_return_100 is not None:
-            mean = f"{score(progress.mean_return_100)} ({score(self._trend.change, '+')})"
+            mean = f"{return_text(progress.mean_return_100)} ({return_text(self._trend.change, '+')})"
         done = f"{progress.steps:>12,} steps  {speed(progress.steps, progress.training_s):>17}"
         line = f"{time_s}  {done}  {progress.episodes:>7,} episodes  return {mean}"
         if progress.evaluator is not None:
-            line += f"  evaluated {score(progress.evaluator.sampled_return)}"
+            line += f"  evaluated {return_text(progress.evaluator.sampled_return)}"
         return line
 
     def block(self, width: int) -> Panel:
@@ -138,29 +139,31 @@ class TrainingView(Observer):
         if mean is None:
             change = Text()
         else:
-            change = Text(f"{arrow} {score(self._trend.change, '+'):<9}", colour)
+            change = Text(f"{arrow} {return_text(self._trend.change, '+'):<9}", colour)
         rows = [
             row("steps", f"{progress.steps:,}", pace),
             row("episodes", f"{progress.episodes:,}", "" if length is None else f"mean length {length:,.1f}"),
             row(
                 f"return, last {progress.window or 100}",
-                "-" if mean is None else score(mean),
+                "-" if mean is None else return_text(mean),
                 change.append(self._trend.bars, "default"),
                 "bold green" if is_reached else "bold",
             ),
         ]
         if self._target is not None:
             rows.append(
-                row("threshold", score(self._target), self._to_threshold(progress, self._target, width))
+                row("threshold", return_text(self._target), self._to_threshold(progress, self._target, width))
             )
         if progress.best_return is not None:
             ago_s = progress.training_s - progress.best_training_s
             when = "now" if ago_s < 1 else f"{duration(ago_s)} ago"
-            rows.append(row("best", score(progress.best_return), when))
+            rows.append(row("best", return_text(progress.best_return), when))
         if (result := progress.evaluator) is not None:
-            others = f"greedy {score(result.greedy_return)}, best {score(result.best_return)}"
+            others = f"greedy {return_text(result.greedy_return)}, best {return_text(result.best_return)}"
             rows.append(
-                row("evaluation", score(result.sampled_return), f"{others} at step {result.best_step:,}")
+                row(
+                    "evaluation", return_text(result.sampled_return), f"{others} at step {result.best_step:,}"
+                )
             )
         return rows
 

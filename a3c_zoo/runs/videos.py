@@ -134,12 +134,8 @@ class VideoFile:
         # Not imageio_ffmpeg.write_frames: it ignores the exit status of ffmpeg and does not return its error message.
         try:
             return subprocess.Popen(
-                [
-                    *command,
-                    *self._encoding,
-                    "-y",
-                    f"file:{self._path}",
-                ],  # `file:` for names like `-x` and `http:x`
+                # `file:` for names like `-x` and `http:x`
+                [*command, *self._encoding, "-y", f"file:{self._path}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=self._complaints,

@@ -9,9 +9,10 @@ from typing import Any, Final
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import TrainedEntry
-from a3c_zoo.records import Evaluation, Outcome, score
+from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts
+from a3c_zoo.words import return_text
 
 #: The learning curve of a trained agent, and how many of its points a card shows.
 CURVE: Final = "curve.csv"
@@ -32,7 +33,7 @@ def curve(path: Path) -> list[tuple[float, float]]:
     try:
         lines = read_bytes(path, MAX_TEXT).decode().splitlines()
         rows = [(float(steps), float(mean)) for steps, mean in (line.split(",") for line in lines[1:])]
-    except (OSError, ValueError, RunDirectoryError):
+    except (OSError, ValueError):
         return []
     if len(rows) >= POINTS:
         return [rows[number * (len(rows) - 1) // (POINTS - 1)] for number in range(POINTS)]
@@ -58,7 +59,7 @@ def card_text(
     kind = "greedy" if played.deterministic else "sampled"
     rows = {
         "environment, agent": f"{meta['env']}, {meta['agent']}",
-        "return": f"{score(played.mean_return)} ± {score(played.std_return)}",
+        "return": f"{return_text(played.mean_return)} ± {return_text(played.std_return)}",
         "evaluation": f"{played.episodes:,} episodes on fresh seeds, {kind} actions",
         "training": f"{outcome.steps:,} steps, {outcome.training_s:,.1f} s, seed {meta.get('seed')}",
         "parameters": meta.get("checkpoint", ""),
@@ -71,7 +72,7 @@ def card_text(
     table = "".join(f"| {key} | {_plain(value)} |\n" for key, value in rows.items() if value)
     if points:
         head, line, means = zip(
-            *((f"{steps:,.0f}", "---", score(mean)) for steps, mean in points), strict=True
+            *((f"{steps:,.0f}", "---", return_text(mean)) for steps, mean in points), strict=True
         )
         table += "\nThe mean return of 100 training episodes after so many steps:\n\n"
         table += "".join(f"| {' | '.join(cells)} |\n" for cells in (head, line, means))
@@ -88,4 +89,6 @@ def film_told(film: str) -> str:
 
 def _plain(text: str) -> str:
     """A text for a cell: what a stranger wrote is no Markdown and no HTML."""
-    return "".join(f"&#{ord(each)};" if each in "<>|`[]*\\&" else each for each in printable(text))
+    return "".join(
+        f"&#{ord(character)};" if character in "<>|`[]*\\&" else character for character in printable(text)
+    )

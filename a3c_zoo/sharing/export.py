@@ -95,7 +95,7 @@ def numbers(leaf: Leaf, part: Tensor) -> Tensor:
         return flat.float()
     classes = torch.split(flat.long() - torch.tensor(leaf.start), 1, dim=-1)
     return torch.cat(
-        [each == torch.arange(size) for each, size in zip(classes, leaf.sizes, strict=True)], -1
+        [chosen == torch.arange(size) for chosen, size in zip(classes, leaf.sizes, strict=True)], -1
     ).float()
 
 
@@ -112,7 +112,7 @@ class ComparedPolicy:
     def __init__(self, policy: ModelPolicy, program: bytes) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
+        self.program = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
         self._policy = policy
         self._acting = Acting(policy)
         self._start = policy.network.start(NUM_ENVS)
@@ -128,14 +128,13 @@ class ComparedPolicy:
         arguments = (observation, state, episode_start)
         feed = arrays_of(spec, observation)
         inputs = [torch.from_numpy(as_batch(spec, observation)[0])]
-        if (
-            self._start is not None
-        ):  # both get the policy's state: rounding adds up over the steps of an episode
+        if self._start is not None:
+            # Both get the policy's state: rounding adds up over the steps of an episode.
             inputs.append(core_state(self._start, state, episode_start))
             feed["state"] = inputs[1].numpy()
         wanted = {name: output.numpy() for name, output in self._acting.outputs(*inputs).items()}
         wanted["action"] = self._policy.predict(*arguments, deterministic=True)[0]
-        for (name, array), outputs in zip(wanted.items(), self.session.run(list(wanted), feed), strict=True):
+        for (name, array), outputs in zip(wanted.items(), self.program.run(list(wanted), feed), strict=True):
             self._compare(name, array, outputs)
         self.observations += NUM_ENVS
         return self._policy.predict(*arguments, deterministic)
@@ -229,9 +228,8 @@ def onnx_program(
     names: dict[str, Any] = {"input_names": list(inputs), "output_names": list(acting(*arguments))}
     before = logging.root.manager.disable
     silent = io.StringIO()
-    logging.disable(
-        logging.WARNING
-    )  # torch tells which packages it does not find, and prints what it cannot export
+    # torch tells which packages it does not find, and prints what it cannot export.
+    logging.disable(logging.WARNING)
     try:
         with (
             warnings.catch_warnings(action="ignore"),

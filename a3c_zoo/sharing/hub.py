@@ -252,9 +252,8 @@ def pull(repo: str, revision: str | None, path: Path, trust: bool = False) -> No
         contents = _contents(_api(), repo, revision)
     with disk_errors(path.parent, "make"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        hidden = Path(
-            tempfile.mkdtemp(prefix=".pull-", dir=path.parent)
-        )  # not listed: it has no meta.json itself
+        # It is not listed as a run: it has no meta.json itself.
+        hidden = Path(tempfile.mkdtemp(prefix=".pull-", dir=path.parent))
     try:
         with disk_errors(path, "write"):
             (folder := hidden / path.name).mkdir()
@@ -276,7 +275,7 @@ def pull(repo: str, revision: str | None, path: Path, trust: bool = False) -> No
 def _sizes(api: hf.HfApi, repo: str, names: list[str], commit: str | None = None) -> dict[str, int]:
     """Those of the named files that a repository has → their bytes."""
     listed = api.get_paths_info(repo, names, revision=commit)
-    return {each.path: each.size for each in listed if each.path in names and isinstance(each, RepoFile)}
+    return {file.path: file.size for file in listed if file.path in names and isinstance(file, RepoFile)}
 
 
 def _contents(api: hf.HfApi, repo: str, revision: str | None) -> dict[str, bytes]:

@@ -92,9 +92,9 @@ def save_folder(
     with disk_errors(folder, "make", place):
         folder.mkdir(parents=True)
     try:
-        for name, each in {PARAMETERS: data, **texts}.items():
+        for name, file_content in {PARAMETERS: data, **texts}.items():
             with disk_errors(folder / name, "write", place):
-                replace_file(folder / name, each)
+                replace_file(folder / name, file_content)
         RunDirectory(folder).write_outcome(
             replace(_without_errors(outcome), evaluation=played, evaluation_step=outcome.steps)
         )

@@ -99,9 +99,8 @@ def read_content(path: Path) -> Any:
     is_trained = path.name == PARAMETERS
     with open_file(path, limit=MAX_TABLE if is_trained else MAX_CHECKPOINT) as file:
         size = os.fstat(file.fileno()).st_size
-        needed = 2 * size + 25 * min(
-            size, MAX_HEADER
-        )  # the bytes, the tensors that are made of them, and the header
+        # The bytes, the tensors that are made of them, and the header.
+        needed = 2 * size + 25 * min(size, MAX_HEADER)
         if needed > (free := available_memory()):
             raise MemoryError(f"it has {size:,} bytes, and {free:,} bytes of memory are free")
         data = file.read(size)

@@ -193,9 +193,9 @@ def why_not_own(path: Path, runs_dir: Path) -> str:
         return f"{path} was pulled from a hub"
     try:
         named = [real / name for name in ("config.yml", "meta.json") if os.path.lexists(real / name)]
-        for each in (real, *(named if real / "meta.json" in named else real.iterdir())):
-            if (owner := each.lstat().st_uid) != os.geteuid():
-                return f"user {owner} owns {each}, and you are user {os.geteuid()}"
+        for path_inside in (real, *(named if real / "meta.json" in named else real.iterdir())):
+            if (owner := path_inside.lstat().st_uid) != os.geteuid():
+                return f"user {owner} owns {path_inside}, and you are user {os.geteuid()}"
     except OSError as error:
         return f"cannot look into {path}: {error.strerror}"
     return ""
@@ -218,9 +218,8 @@ def run_paths(runs_dir: Path) -> list[Path]:
 
 def _may_be_run(path: Path) -> bool:
     try:
-        return stat.S_ISDIR(path.stat().st_mode) and bool(
-            (path / "meta.json").lstat()
-        )  # OSError if there is none
+        # lstat raises OSError if there is none.
+        return stat.S_ISDIR(path.stat().st_mode) and bool((path / "meta.json").lstat())
     except PermissionError:
         return True
     except OSError:

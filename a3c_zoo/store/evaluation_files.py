@@ -61,9 +61,8 @@ def write_npz(folder: Path) -> None:
             continue
         episodes = len(next(reversed(played.values())))
         kept = {at: each for at, each in played.items() if len(each) == episodes}
-        table = np.array(list(kept.values()), np.float64).reshape(
-            len(kept), -1, 2
-        )  # of each episode two numbers
+        # Two numbers of each episode.
+        table = np.array(list(kept.values()), np.float64).reshape(len(kept), -1, 2)
         arrays["timesteps"] = np.array([step for step, _ in kept], np.int64)
         arrays[f"{PREFIXES[mode]}results"] = table[..., 0]
         arrays[f"{PREFIXES[mode]}ep_lengths"] = table[..., 1].astype(np.int64)

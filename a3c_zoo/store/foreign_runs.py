@@ -38,8 +38,6 @@ from a3c_zoo.store.tables import (
 #: The environment of a run of another program that does not name it.
 UNKNOWN_ENV: Final = "unknown"
 GYM_ID: Final = re.compile(r"[^:]+-v\d+")
-#: The files that make a folder such a run.
-MARKS: Final = ("monitor.csv", "*.monitor.csv", EVALUATIONS_NPZ, "events.out.tfevents.*")
 #: An event without a tag, such as the start of a session, has at most so many bytes.
 SMALL_EVENT: Final = 32
 #: The most bytes of the event files of a run: more than a million points.
@@ -250,12 +248,12 @@ def _add_events(content: bytes, points: Mapping[str, _Points], settings: dict[st
     is_first = True
     for event in _events(content):
         if is_first:
-            for each in points.values():
-                each.begin_part(event.wall_time)
+            for tag_points in points.values():
+                tag_points.begin_part(event.wall_time)
         is_first = False
         if event.session_log.status == event.session_log.START:
-            for each in points.values():
-                each.go_on_from(event.step)
+            for tag_points in points.values():
+                tag_points.go_on_from(event.step)
         for value in event.summary.value:
             if value.tag in points:
                 points[value.tag].add(event.step, event.wall_time, _scalar(value))
@@ -350,9 +348,8 @@ def _events(content: bytes) -> Iterator[Any]:
     tags = [tag.encode() for tag in (*EPISODES, *MEANS, SETTINGS_TAG)]
     at = 0
     while at + 12 <= len(content):
-        (length,) = struct.unpack_from(
-            "<Q", content, at
-        )  # then 4 bytes of checksum, the record, 4 bytes of checksum
+        # Behind the length come 4 bytes of checksum, the record, and 4 bytes of checksum.
+        (length,) = struct.unpack_from("<Q", content, at)
         if at + 16 + length > len(content):
             return
         record = content[at + 12 : at + 12 + length]

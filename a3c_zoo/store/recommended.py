@@ -16,7 +16,7 @@ from statistics import fmean, pstdev
 from typing import Final
 
 from a3c_zoo.errors import RunDirectoryError, printable
-from a3c_zoo.records import Outcome, score
+from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import (
     BEST,
@@ -28,6 +28,7 @@ from a3c_zoo.store.checkpoints import (
     step_file,
 )
 from a3c_zoo.store.run import Run
+from a3c_zoo.words import return_text
 
 #: Stands for the checkpoint that a run recommends.
 RECOMMENDED: Final = "recommended"
@@ -97,7 +98,7 @@ def recommended(run: Run) -> Choice:
     except RunDirectoryError:
         return Choice(FINAL, newest)
     if is_better(best, last.window.returns):
-        ended = f"the last {len(last.window.returns)} have {score(fmean(last.window.returns))}"
+        ended = f"the last {len(last.window.returns)} have {return_text(fmean(last.window.returns))}"
         return Choice(BEST, f"best policy, step {best.steps:,}: {return_of(best)}; {ended}")
     return Choice(FINAL, f"{newest}; the best, step {best.steps:,}, is not better by more than noise")
 
@@ -118,7 +119,7 @@ def return_of(best: PolicyState) -> str:
         number = ""
     else:
         number = f"{best.return_episodes} "
-    return f"mean return {score(best.best_return)} of {number}{kind}"
+    return f"mean return {return_text(best.best_return)} of {number}{kind}"
 
 
 def is_better(best: PolicyState, last_returns: Sequence[float]) -> bool:

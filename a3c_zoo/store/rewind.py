@@ -147,14 +147,11 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
     copied = _files_to_copy(directory)
     with disk_errors(directory.checkpoints, "write"):
         folder = _folder_with(copied, directory.checkpoints)
-        for name in (
-            "evaluations.json",
-            TIMING_FILE,
-        ):  # they are of checkpoints, and of a run, that are no more
+        # These are of checkpoints, and of a run, that are no more.
+        for name in ("evaluations.json", TIMING_FILE):
             (directory.home / name).unlink(missing_ok=True)
-        for path in (
-            films + later[::-1]
-        ):  # if this is cut short, the newest that is left is the nearest to the step
+        # If this is cut short, the newest that is left is the nearest to the step.
+        for path in films + later[::-1]:
             path.rename(folder / path.name)
     return folder
 

@@ -81,7 +81,7 @@ def _short_names(folders: Iterable[Path]) -> dict[Path, str]:
     """Folder → its path without the parts at both ends that all folders have."""
     parts = {folder: list(folder.parts) for folder in folders}
     for end in (0, -1):
-        while len({each[end] for each in parts.values()}) == 1 and min(map(len, parts.values())) > 1:
-            for each in parts.values():
-                each.pop(end)
-    return {folder: printable("/".join(each)) for folder, each in parts.items()}
+        while len({names[end] for names in parts.values()}) == 1 and min(map(len, parts.values())) > 1:
+            for names in parts.values():
+                names.pop(end)
+    return {folder: printable("/".join(names)) for folder, names in parts.items()}

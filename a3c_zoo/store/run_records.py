@@ -232,8 +232,8 @@ def record_of(run: Run, *, strict: bool = True, frame_skip: int | None = None) -
         return record
     except RunDirectoryError as error:
         text = str(error)
-        for each in (path, absolute(path), shown(absolute(path))):
-            text = text.removeprefix(f"{each}/").removeprefix(f"{each} ")
+        for spelling in (path, absolute(path), shown(absolute(path))):
+            text = text.removeprefix(f"{spelling}/").removeprefix(f"{spelling} ")
         raise RunDirectoryError(text) from error
 
 

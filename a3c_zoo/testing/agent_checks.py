@@ -42,7 +42,7 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
     with findings.during("entry", "correct the entry"):
         check_entry(entry, "zoo_agents", AgentConfig, findings, run=entry.run, load=entry.load)
     for field, known in (("sections", SECTIONS), ("spaces", ACTIONS), ("stacks", ("own", "zoo"))):
-        unknown = [each for each in getattr(entry, field) if each not in known]
+        unknown = [name for name in getattr(entry, field) if name not in known]
         message = f"{field} has {', '.join(unknown)}, which a3c-zoo does not know"
         findings.expect(not unknown, "entry", message, f"it may have: {', '.join(known)}")
     if not findings.is_sound:
@@ -64,7 +64,7 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
 
 def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> RunSetup:
     """A run of the agent on a small environment with this action space."""
-    environment = EnvEntry("trial", env_id=f"{ENVIRONMENTS}:SmallEnvironment-v0", kwargs={"space": space})
+    environment = EnvEntry("small", env_id=f"{ENVIRONMENTS}:SmallEnvironment-v0", kwargs={"space": space})
     return _setup_on(registry, environment, entry, serial)
 
 

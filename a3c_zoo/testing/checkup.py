@@ -48,12 +48,8 @@ class Job(NamedTuple):
 
     def examine(self, registry: Registry, findings: Findings) -> None:
         """Runs the check in this process."""
-        from a3c_zoo.testing import (
-            agent_checks,
-            environment_checks,
-            network_checks,
-            plugin_checks,
-        )  # import torch
+        # These import torch.
+        from a3c_zoo.testing import agent_checks, environment_checks, network_checks, plugin_checks
 
         match self.what:
             case PluginInfo():
@@ -87,7 +83,7 @@ def jobs_for(registry: Registry, name: str, options: CheckOptions = USUAL) -> li
         entry = registry.env(name)
         chosen = [Job(f"environment '{name}'", name, registry.owner(entry), entry)]
     if not chosen:
-        names = [each for job in jobs for each in (job.name, job.owner.name)]
+        names = [name for job in jobs for name in (job.name, job.owner.name)]
         raise unknown_name(
             "environment, agent, network, set or plugin", name, names, listing="a3c-zoo list --help"
         )
@@ -117,10 +113,10 @@ def _jobs(registry: Registry) -> Iterator[Job]:
         yield Job(f"network '{network.name}'", network.name, registry.owner(network), network)
     for package in registry.hyperparams.values():
         yield Job(f"sets of {package.package}", package.package, registry.owner(package), package)
-    for each in list_sets(registry):
-        name = f"{each.env}/{each.name}"
-        owner = registry.owner(registry.hyperparams[each.package])
-        yield Job(f"set '{name}' of {each.package}", name, owner, each)
+    for hyperparam_set in list_sets(registry):
+        name = f"{hyperparam_set.env}/{hyperparam_set.name}"
+        owner = registry.owner(registry.hyperparams[hyperparam_set.package])
+        yield Job(f"set '{name}' of {hyperparam_set.package}", name, owner, hyperparam_set)
 
 
 def check(
@@ -170,9 +166,8 @@ def _listen(
     while jobs:
         try:
             while not child.pipe.poll(LOOK_S):
-                if not (
-                    child.process.is_alive() or child.pipe.poll()
-                ):  # a process that it forked keeps the pipe open
+                # A process that it forked may keep the pipe open.
+                if not (child.process.is_alive() or child.pipe.poll()):
                     raise EOFError
                 if child.is_hung(messages, limit_s if messages else LIMIT_S):
                     raise TimeoutError
@@ -205,9 +200,8 @@ def _listen(
 def check_main(pipe: Connection, jobs: Sequence[Job]) -> None:
     """What runs in the child: sends findings, and which part of which job it is at, as JSON."""
     sys.stdout = sys.stderr  # what an environment prints is no finding
-    logging.getLogger(sets.__name__).setLevel(
-        logging.ERROR
-    )  # the command has told which packages cannot be read
+    # The command has told which packages cannot be read.
+    logging.getLogger(sets.__name__).setLevel(logging.ERROR)
     for job in jobs:
         job.examine(get_registry(), _SentFindings(job.subject, pipe))
         pipe.send_bytes(b'["end"]')

@@ -117,11 +117,11 @@ def check_entry(
     for key, field_info in model.model_fields.items():
         if key in base.model_fields:
             continue
-        what = f"key '{key}' of {model.__name__}"
+        label = f"key '{key}' of {model.__name__}"
         cure = "Field(DEFAULT, description=...)"
-        findings.expect(field_info.description, "configuration", f"{what} has no description", cure)
+        findings.expect(field_info.description, "configuration", f"{label} has no description", cure)
         findings.expect(
-            not field_info.is_required(), "configuration", f"{what} has no default", f"give it one: {cure}"
+            not field_info.is_required(), "configuration", f"{label} has no default", f"give it one: {cure}"
         )
     return model
 
@@ -168,10 +168,10 @@ def _check_spaces(subject: Subject) -> None:
         except ZooError as error:
             subject.fail("spaces", str(error), "wrap the environment: gymnasium.wrappers", error)
         batched = batch_space(space, subject.num_envs)
-        found = getattr(env, single)
+        given = getattr(env, single)
         cure = f"self.{single} = batch_space(self.single_{single}, num_envs)"
-        message = f"{single} is {found}; batch_space(single_{single}, num_envs) is {batched}"
-        subject.expect(found == batched, "spaces", message, cure)
+        message = f"{single} is {given}; batch_space(single_{single}, num_envs) is {batched}"
+        subject.expect(given == batched, "spaces", message, cure)
     mode: Any = getattr(env, "autoreset_mode", None) or (env.metadata or {}).get("autoreset_mode")
     message = f"metadata['autoreset_mode'] is the string {mode!r}, which Gymnasium's wrappers refuse"
     cure = "use gymnasium.vector.AutoresetMode, such as AutoresetMode.NEXT_STEP"
@@ -220,17 +220,18 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajecto
         )
         if subject.trajectory(actions, subject.reset(None)).first_difference(trajectory) is None:
             return is_repeatable  # nothing is random
-    others = (
-        subject.new_trajectory(actions, seed) for seed in OTHER_SEEDS
-    )  # a start may rarely be another one
-    differs = any(each.first_difference(trajectory) is not None for each in others)
-    what = f"reset(seed=1) to reset(seed={OTHER_SEEDS[-1]}) give the same episodes"
-    subject.expect(differs, check, f"it is random, but {what}: the seed is ignored", cure)
+    # One other seed may happen to give the same episode.
+    others = (subject.new_trajectory(actions, seed) for seed in OTHER_SEEDS)
+    differs = any(other.first_difference(trajectory) is not None for other in others)
+    fault = f"reset(seed=1) to reset(seed={OTHER_SEEDS[-1]}) give the same episodes"
+    subject.expect(differs, check, f"it is random, but {fault}: the seed is ignored", cure)
     if subject.num_envs > 1:
         equal = np.repeat(actions[:, :1], subject.num_envs, axis=1)
         played = (subject.new_trajectory(equal, seed) for seed in (1, *OTHER_SEEDS))
         apart = any(
-            (array != array[:, :1]).any() for each in played for array in (*each.observations, each.steps)
+            (array != array[:, :1]).any()
+            for episodes in played
+            for array in (*episodes.observations, episodes.steps)
         )
         message = "all environments play the same episodes: each needs random numbers of its own"
         subject.expect(apart, check, message, "draw an array, [num_envs], from self.np_random")
@@ -295,13 +296,13 @@ def _check_new_episodes(subject: Subject, trajectory: Trajectory) -> None:
     ]
     for ends in _ends_of_a_kind(places, trajectory) if always_the_same else ():
         pairs = [(trajectory.row(t + delay, n), tuple(array[n] for array in starts[0])) for t, n in ends]
-        if any(equal_rows(found, first) for found, first in pairs):
+        if any(equal_rows(row, first) for row, first in pairs):
             continue  # an end that leads elsewhere may have met a rare start
-        found, first = pairs[0]
+        row, first = pairs[0]
         subject.problem(
             "autoreset",
             f"an episode ended at step {ends[0][0]}, but the observation of step {ends[0][0] + delay - 1} is "
-            f"{shown(found)}, where in autoreset mode {subject.mode} a new episode begins, whose first observation is "
+            f"{shown(row)}, where in autoreset mode {subject.mode} a new episode begins, whose first observation is "
             f"{shown(first)}",
             CURE_AUTORESET,
         )

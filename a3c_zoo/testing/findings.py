@@ -120,9 +120,8 @@ class Findings:
             if self._raises:
                 raise
         except ConfigError as error:
-            for line in str(error).splitlines()[1:] or [
-                str(error)
-            ]:  # a line for each fault, if there are several
+            # A configuration with several faults has a line for each.
+            for line in str(error).splitlines()[1:] or [str(error)]:
                 self.problem(check, line, cure, error)
         except (ZooError, AssertionError) as error:
             self.problem(check, str(error), cure, error)

@@ -148,9 +148,9 @@ class _Examined:
         self._expect_shape("the states of unroll()", states, tuple(state[:, :1].shape))
         expected = torch.cat((logits, later_logits)), values, state[:, :1]
         second_run = all_logits[: 2 * N], all_values[:N], states
-        for what, first, second in zip(("logits", "values", "states"), expected, second_run, strict=True):
+        for name, first, second in zip(("logits", "values", "states"), expected, second_run, strict=True):
             is_equal = torch.allclose(first, second, atol=self._tolerance)
-            message = f"{what} of unroll() differ from those of step() and value_after()"
+            message = f"{name} of unroll() differ from those of step() and value_after()"
             self._findings.expect(is_equal, self._check, message, CURE_CORE)
         return all_logits, all_values
 

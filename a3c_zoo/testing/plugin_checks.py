@@ -89,10 +89,8 @@ def _examine_values(registry: Registry, chosen: HyperparamSet, env: EnvEntry, fi
     if config is None:
         return
     variant = chosen.name.removeprefix(agent.name).removeprefix("-")
-    if env.name != chosen.env and variant not in (
-        "",
-        env.variant,
-    ):  # of a family, which may fit to the set in part
+    # The set of a family may fit to some of its environments only.
+    if env.name != chosen.env and variant not in ("", env.variant):
         findings.ok(
             "values", f"{len(config.sources)} values for agent '{agent.name}'; not tried on an environment"
         )
@@ -137,7 +135,7 @@ def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     ):
         return []
     setuptools = content.get("tool", {}).get("setuptools", {})
-    patterns = [pattern for each in setuptools.get("package-data", {}).values() for pattern in each]
+    patterns = [pattern for listed in setuptools.get("package-data", {}).values() for pattern in listed]
     return [f"{path.parent.name}/{path.name}" for path in paths if not _is_held(path, patterns, setuptools)]
 
 
@@ -227,4 +225,4 @@ def _requires_the_zoo(distribution: str) -> bool:
         required = metadata.requires(distribution) or []
     except (metadata.PackageNotFoundError, ValueError):
         return False
-    return any(each.replace("_", "-").lower().startswith("a3c-zoo") for each in required)
+    return any(requirement.replace("_", "-").lower().startswith("a3c-zoo") for requirement in required)

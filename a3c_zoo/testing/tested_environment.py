@@ -132,7 +132,7 @@ class Subject:
             self.findings.warn(check, message, cure)
 
     def _is_told(self, check: str, cure: str) -> bool:
-        return any((each.check, each.cure) == (check, cure) for each in self.findings.found)
+        return any((finding.check, finding.cure) == (check, cure) for finding in self.findings.found)
 
     def fail(self, check: str, message: str, cure: str, cause: BaseException | None = None) -> NoReturn:
         """Notes a fault with which the check of this number of environments cannot go on."""

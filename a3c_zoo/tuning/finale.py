@@ -29,7 +29,6 @@ from a3c_zoo.errors import ConfigError, ZooError, first_line, printable
 from a3c_zoo.figures.curves import Line
 from a3c_zoo.files import write_new
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.records import score
 from a3c_zoo.report.drawing import Group, Panel
 from a3c_zoo.report.pages import ReportSection, TextTable
 from a3c_zoo.store.directory import disk_errors
@@ -38,7 +37,7 @@ from a3c_zoo.tuning.racing import TUNING_SEEDS, TuningWatcher, method_of
 from a3c_zoo.tuning.storages import STUDIES_DIR
 from a3c_zoo.tuning.studies import StudySettings, TuningStudy
 from a3c_zoo.version import __version__
-from a3c_zoo.words import counted, listed
+from a3c_zoo.words import counted, listed, return_text
 
 #: Keys of `env` that the command line decides.
 BESIDE_SETS: Final = ("env.stack", "env.wrappers")
@@ -164,7 +163,7 @@ def about_unshown(others: Sequence[str]) -> str:
 
 
 def _about_choice(choice: Mapping[int, float], seeds: range, steps: int) -> str:
-    returns = ", ".join(f"trial {number} returns {score(value)}" for number, value in choice.items())
+    returns = ", ".join(f"trial {number} returns {return_text(value)}" for number, value in choice.items())
     return f"Choice: {_seeds(seeds)}, {steps:,} steps: {returns}"
 
 
@@ -368,7 +367,7 @@ def _section(
     rows = []
     for each in best:
         steps, value = each.rank
-        rows.append([str(each.number), f"{steps:,}", score(value), *each.texts.values()])
+        rows.append([str(each.number), f"{steps:,}", return_text(value), *each.texts.values()])
     marked = frozenset(place for place, each in enumerate(best) if each.number == chosen)
     header = ("trial", "steps", "return", *keys)
     table = TextTable(header, rows, "The best trials; marked: the chosen one", marked)

@@ -152,9 +152,8 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
                 return _open_database(storage, where)
             if not is_new and not os.path.exists(where):
                 raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
-            return _open_journal(
-                Path(where), follow=storage is not None
-            )  # a link that the user names is theirs
+            # A link that the user names is theirs.
+            return _open_journal(Path(where), follow=storage is not None)
     except ImportError as error:
         raise ZooError(f"--storage {where} needs a driver: {error}") from error
 

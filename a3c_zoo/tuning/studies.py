@@ -28,7 +28,7 @@ from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
 
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.config.yaml import display
-from a3c_zoo.engines.shared_folder import TURNS_DIR
+from a3c_zoo.engines.shared_folder import LOCKS_DIR
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.files import valid_name
 from a3c_zoo.store.directory import disk_errors
@@ -183,7 +183,7 @@ class TuningStudy:
 
     def lock(self, what: str) -> filelock.BaseFileLock:
         """A lock among processes with this folder of runs. The kernel frees it when its holder ends."""
-        folder = self.runs_dir / TURNS_DIR
+        folder = self.runs_dir / LOCKS_DIR
         with disk_errors(folder, "make"):
             folder.mkdir(parents=True, exist_ok=True)
         return Lock(folder / f"{self.name}-{what}.lock", timeout=PATIENCE_S)
@@ -239,9 +239,8 @@ class TuningStudy:
         trial = self._open(number)
         mean = fmean(by_seed.values())
         trial.set_user_attr(f"returns after {rung}", {str(seed): value for seed, value in by_seed.items()})
-        is_kept = (
-            rung in self._trials()[number].intermediate_values
-        )  # a process was killed before it ended the trial
+        # It is kept already if a process was killed before it ended the trial.
+        is_kept = rung in self._trials()[number].intermediate_values
         if not is_kept:
             trial.report(mean + TIE_BREAK * random.Random(number).random(), rung)
         if rung == self.settings.steps:

@@ -11,9 +11,9 @@ from a3c_zoo.comparison.plan import Plan
 from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import duration
 from a3c_zoo.engines import JobProgress
-from a3c_zoo.records import score
 from a3c_zoo.tuning.contenders import ranked, sound
 from a3c_zoo.tuning.racing import Advance, TuningWatcher
+from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +43,7 @@ class TuningView(ComparisonView, TuningWatcher):
         for each in contenders if not self._display.is_live else ():
             if each.scores and self._said.get(each.number) != each.rank:
                 self._said[each.number] = each.rank
-                figures = f"{each.rank[0]:,} steps: return {score(each.rank[1])}"
+                figures = f"{each.rank[0]:,} steps: return {return_text(each.rank[1])}"
                 self._display.say(f"trial {each.number}, {figures}, {_values(each)}")
         self._show("", at_once=self._display.is_live)
 
@@ -51,7 +51,7 @@ class TuningView(ComparisonView, TuningWatcher):
         self._now = f"trial {advance.number} to {advance.rung:,} steps, seed {seed}"
         if progress is not None:
             self._now += (
-                f": {min(progress.steps / advance.rung, 1.0):.0%}, return {score(progress.mean_return)}"
+                f": {min(progress.steps / advance.rung, 1.0):.0%}, return {return_text(progress.mean_return)}"
             )
         self._show("")
 
@@ -82,7 +82,7 @@ class TuningView(ComparisonView, TuningWatcher):
             steps, value = each.rank
             style = "green" if steps == self._steps else ""
             values = Text(_values(each), no_wrap=each is not scored[0], overflow="ellipsis")
-            table.add_row(str(each.number), Text(f"{steps:,}", style), score(value), values)
+            table.add_row(str(each.number), Text(f"{steps:,}", style), return_text(value), values)
         return table
 
 

@@ -60,7 +60,7 @@ def resolve(rom: str) -> EnvEntry:
     from ale_py import roms
 
     known = roms.get_all_rom_ids()
-    playable = [each for each in known if f"ALE/{pascal_case(each)}-v5" in gymnasium.registry]
+    playable = [game for game in known if f"ALE/{pascal_case(game)}-v5" in gymnasium.registry]
     if rom not in known:
         raise unknown_name("Atari game", rom, playable)
     if rom not in playable:

@@ -45,13 +45,13 @@ def resolve(env_id: str) -> EnvEntry:
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        known = registered | {each for each, spec in gymnasium.registry.items() if _is_of(spec, module)}
+        known = registered | {env_id for env_id, spec in gymnasium.registry.items() if _is_of(spec, module)}
         if module and not known:
             raise ZooError(
                 f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium"
             ) from error
         hint = did_you_mean(name, known).replace("'", f"'gym:{module}{colon}", 1)
-        of_gymnasium = {each.name for each in gymnasium.registry.values() if _is_of(each, "gymnasium")}  # Blackjack
+        of_gymnasium = {spec.name for spec in gymnasium.registry.values() if _is_of(spec, "gymnasium")}  # Blackjack
         if not module and re.sub(r"-v\d+$", "", name) not in of_gymnasium and (game := game_of(name)):
             hint = f" Did you mean '{game}'?"
         elif not module:
@@ -95,7 +95,7 @@ def _variant(name: str) -> str:
     If that process ends or hangs, the variant is empty, and training reports it. Beside other threads or torch a fork
     is not safe; then this process reads the variant.
     """
-    if not hasattr(os, "fork") or threading.active_count() > 1 or "torch" in sys.modules:
+    if threading.active_count() > 1 or "torch" in sys.modules:
         with same_folder(), kept_settings():
             return _read_variant(name)
     reading, writing = os.pipe()

@@ -98,9 +98,11 @@ def kill_one(cluster: Cluster, dice: random.Random) -> None:
     A driver joins any node of this machine, and its parameter server lives there: another node is killed.
     """
     servers = [
-        each for each in psutil.process_iter(["cmdline"]) if "ray::Shard" in " ".join(each.info["cmdline"] or ())
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if "ray::Shard" in " ".join(process.info["cmdline"] or ())
     ]
-    homes = {each.ppid() for each in servers}
+    homes = {server.ppid() for server in servers}
     nodes = sorted(cluster.worker_nodes, key=lambda node: str(node.unique_id))
     others = [node for node in nodes if node.all_processes["raylet"][0].process.pid not in homes]
     cluster.remove_node(dice.choice(others), allow_graceful=False)
@@ -161,14 +163,14 @@ def compare(seeds: int, folder: Path, dice: random.Random, budget: str = "") -> 
 
 def left(before: set[str]) -> set[str]:
     """Processes and files of Ray and of runs that were not there before."""
-    found = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
-    found |= {str(path) for path in Path(tempfile.gettempdir()).glob("*") if path.name.startswith("a3c-")}
+    leftovers_now = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
+    leftovers_now |= {str(path) for path in Path(tempfile.gettempdir()).glob("*") if path.name.startswith("a3c-")}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             line = " ".join(process.cmdline()) or process.name()
             if any(word in line for word in ("ray::", "raylet", "gcs_server", "a3c_zoo", "a3c worker", "a3c-")):
-                found.add(f"{process.pid} {line[:100]}")
-    return found - before
+                leftovers_now.add(f"{process.pid} {line[:100]}")
+    return leftovers_now - before
 
 
 def leftovers(runs: int, folder: Path, dice: random.Random) -> None:
@@ -186,12 +188,12 @@ def leftovers(runs: int, folder: Path, dice: random.Random) -> None:
             (os.killpg if way == signal.SIGTERM else os.kill)(process.pid, way)
         process.wait(LIMIT_S)
         deadline_s = time.monotonic() + GONE_LIMIT_S
-        while (found := left(before)) and time.monotonic() < deadline_s:
+        while (remaining := left(before)) and time.monotonic() < deadline_s:
             time.sleep(0.2)
         took_s = GONE_LIMIT_S - (deadline_s - time.monotonic())
         print(f"run {number + 1}: {way.name if way else 'budget'}, nothing left after {took_s:.1f} s", flush=True)
-        if found or not steps_of(here / run):
-            raise FaultError(f"left after {GONE_LIMIT_S:g} s: {sorted(found)}")
+        if remaining or not steps_of(here / run):
+            raise FaultError(f"left after {GONE_LIMIT_S:g} s: {sorted(remaining)}")
 
 
 def main() -> int:

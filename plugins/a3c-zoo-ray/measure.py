@@ -92,12 +92,12 @@ def measure(size: int, shards: int, is_short: bool, seconds: float) -> Figures:
         parts = zip(slices_of(size, shards), [rows, *[None] * (shards - 1)], strict=True)
         servers = [ray.remote(num_cpus=0)(Server).remote(values[part], first) for part, first in parts]
         clients = [ray.remote(num_cpus=1)(Client).remote(size, servers, is_short) for _ in range(NODES)]
-        server_pids = set(ray.get([each.pid.remote() for each in servers], timeout=60))
-        client_pids = set(ray.get([each.pid.remote() for each in clients], timeout=60))
-        ray.get([each.run.remote(2.0) for each in clients], timeout=60)  # warm
+        server_pids = set(ray.get([server.pid.remote() for server in servers], timeout=60))
+        client_pids = set(ray.get([client.pid.remote() for client in clients], timeout=60))
+        ray.get([client.run.remote(2.0) for client in clients], timeout=60)  # warm
         everything = {process.pid for process in psutil.Process().children(recursive=True)} | {os.getpid()}
         before = cpu_s(everything)
-        told = ray.get([each.run.remote(seconds) for each in clients], timeout=60 + 2 * seconds)
+        told = ray.get([client.run.remote(seconds) for client in clients], timeout=60 + 2 * seconds)
         spent = {pid: now - before[pid] for pid, now in cpu_s(everything).items()}
     exchanges, moved, waited_s = (sum(part) for part in zip(*told, strict=True))
     of_servers, of_clients = (sum(spent.get(pid, 0.0) for pid in pids) for pids in (server_pids, client_pids))
@@ -121,15 +121,15 @@ def main() -> None:
     parser.add_argument("--shards", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--json", type=Path, help="write the figures here")
-    given, found = parser.parse_args(), []
+    given, rows = parser.parse_args(), []
     print("parameters  shards  compression  exchanges/s   MB/s  ms each  CPU ms: servers   node    Ray")
     for size in given.parameters:
         for shards in given.shards:
             for is_short in (False, True):
                 figures = measure(size, shards, is_short, given.seconds)
-                found.append(figures)
+                rows.append(figures)
                 costs = (figures.server_cpu_s, figures.node_cpu_s, figures.ray_cpu_s)
-                servers_ms, node_ms, ray_ms = (each * 1e3 for each in costs)
+                servers_ms, node_ms, ray_ms = (cost_s * 1e3 for cost_s in costs)
                 print(
                     f"{size:10,}  {shards:6}  {figures.compression:11}  {figures.exchanges_per_s:11,.1f} "
                     f"{figures.bytes_per_s / 1e6:6,.0f}  {figures.seconds * 1e3:7.2f}  {servers_ms:15.2f} "
@@ -137,7 +137,7 @@ def main() -> None:
                     flush=True,
                 )
     if given.json is not None:
-        given.json.write_text(json.dumps([asdict(each) for each in found], indent=2) + "\n", encoding="utf-8")
+        given.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from a3c_zoo_ray.plugin import zoo_agents, zoo_hyperparams
 
 def test_workers_are_shared_out_among_nodes() -> None:
     assert ranks_of(5, 2) == [range(0, 2), range(2, 5)]
-    with pytest.raises(ConfigError, match=r"^agent\.nodes: 3 — there are only 2 workers: --workers 3, or more$"):
+    with pytest.raises(ConfigError, match=r"^agent\.nodes: 3 .*: --workers 3"):
         ranks_of(2, 3)
 
 

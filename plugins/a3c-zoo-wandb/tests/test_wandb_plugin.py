@@ -82,7 +82,8 @@ class TestWithWandb:
     def test_without_a_key_it_says_what_to_do_before_anything_is_trained(self, tmp_path: Path) -> None:
         ended = train(tmp_path, "cartpole", *QUICK, "-o", "plugins.wandb.enabled=true")
         assert ended.returncode == 2, ended.stderr
-        assert "wandb knows no API key: run `wandb login`, or give -o plugins.wandb.mode=offline" in ended.stderr
+        assert "wandb login" in ended.stderr
+        assert "-o plugins.wandb.mode=offline" in ended.stderr
         assert not list(tmp_path.glob("runs/*"))
 
     def test_the_mode_of_the_environment_counts(self, tmp_path: Path) -> None:

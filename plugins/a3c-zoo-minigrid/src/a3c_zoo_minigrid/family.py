@@ -17,13 +17,13 @@ def resolve(name: str) -> EnvEntry:
     Raises:
         UnknownNameError: there is none.
     """
-    found = versions()
-    chosen = {f"{each}-v{version}": each for each, known in found.items() for version in known}
-    newest = {each: f"{each}-v{max(known)}" for each, known in found.items()}
+    registered = versions()
+    chosen = {f"{task}-v{version}": task for task, known in registered.items() for version in known}
+    newest = {task: f"{task}-v{max(known)}" for task, known in registered.items()}
     full = newest.get(name, name)
     if full not in chosen:
-        near = [*newest, *(each for each in chosen if len(found[chosen[each]]) > 1)]
-        raise unknown_name("environment", f"minigrid:{name}", [f"minigrid:{each}" for each in near])
+        near = [*newest, *(task for task in chosen if len(registered[chosen[task]]) > 1)]
+        raise unknown_name("environment", f"minigrid:{name}", [f"minigrid:{task}" for task in near])
     return EnvEntry(
         name=f"minigrid:{name}",
         env_id=f"minigrid:MiniGrid-{full}",
@@ -37,8 +37,8 @@ def versions() -> dict[str, list[int]]:
     import gymnasium
     import minigrid  # noqa: F401  # registers the environments
 
-    found: dict[str, list[int]] = defaultdict(list)
+    registered: dict[str, list[int]] = defaultdict(list)
     for spec in gymnasium.registry.values():
         if spec.name.startswith("MiniGrid-") and spec.namespace is None and spec.version is not None:
-            found[spec.name.removeprefix("MiniGrid-")].append(spec.version)
-    return dict(found)
+            registered[spec.name.removeprefix("MiniGrid-")].append(spec.version)
+    return dict(registered)

@@ -214,7 +214,7 @@ class RayNodes:
 
     def _finish(self, members: Sequence[Member]) -> list[NodeReport]:
         """Takes in and returns the last answers of nodes that begin to end. A node that gives none is killed."""
-        found = []
+        last_reports = []
         calls = [member.call for member in members if member.is_ready and member.call is not None]
         ready = ray.wait(calls, num_returns=len(calls), timeout=CALL_LIMIT_S)[0] if calls else []
         for member in members:
@@ -222,10 +222,10 @@ class RayNodes:
                 with suppress(LostError, ZooError):  # the first error matters more
                     if isinstance(told := member.answer(), NodeReport):
                         self._reports += self._mirror.take(told, member.offset_s)
-                        found.append(told)
+                        last_reports.append(told)
                         if told.parameters is not None:
                             self._mirror.take_values([told.parameters])
-        return found
+        return last_reports
 
 
 def _server(shards: int) -> Any:

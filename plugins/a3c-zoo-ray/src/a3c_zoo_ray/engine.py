@@ -64,23 +64,23 @@ class RayEngine(Engine):
 
     def _choose_kind(self) -> tuple[Machine, int]:
         """Chooses the kind of the machines; returns one of it, and how many runs all of it have room for."""
-        found = self._examine(self._alive())
+        candidates = self._examine(self._alive())
         for text in self._left_out.values():
             raise ConfigError(f"{text} Install the same on all machines")
         kinds: dict[tuple[Any, ...], list[Machine]] = defaultdict(list)
-        for machine in found:
+        for machine in candidates:
             if text := difference(machine, self._here):
                 raise ConfigError(f"machine {machine.address} has {text}: install the same on both")
             kinds[machine.kind].append(machine)
         if not kinds:
             raise ConfigError("the cluster has no machine with a CPU for jobs")
-        chosen = max(kinds.values(), key=lambda machines: sum(each.cpus for each in machines))
-        self._sort(found, chosen[0])
-        return chosen[0], sum(each.slots for each in chosen)
+        chosen = max(kinds.values(), key=lambda machines: sum(machine.cpus for machine in machines))
+        self._sort(candidates, chosen[0])
+        return chosen[0], sum(machine.slots for machine in chosen)
 
-    def _sort(self, found: Sequence[Machine], example: Machine) -> None:
+    def _sort(self, machines: Sequence[Machine], example: Machine) -> None:
         """Tells the machines that get jobs, which are as the example, from the others."""
-        for machine in found:
+        for machine in machines:
             text = difference(machine, self._here)
             if not text and machine.kind != example.kind:
                 text = f"{machine}; the others {example}"
@@ -216,7 +216,7 @@ class RayEngine(Engine):
 
     def _usable(self) -> list[Machine]:
         now = time.monotonic()
-        return [each for each in self._known.values() if self._shunned_s.get(each.node_id, 0.0) < now]
+        return [machine for machine in self._known.values() if self._shunned_s.get(machine.node_id, 0.0) < now]
 
     def _look_for_machines(self) -> None:
         """Finds machines that have joined or left, unless another thread looks: a machine may be slow to answer."""
@@ -226,9 +226,9 @@ class RayEngine(Engine):
             alive = self._alive()
             self._known = {node_id: machine for node_id, machine in self._known.items() if node_id in alive}
             judged = self._known.keys() | self._left_out.keys()
-            found = self._examine({node_id: node for node_id, node in alive.items() if node_id not in judged})
+            new = self._examine({node_id: node for node_id, node in alive.items() if node_id not in judged})
             with self._changed:
-                self._sort(found, self._example)
+                self._sort(new, self._example)
         finally:
             self._looking.release()
 
@@ -242,16 +242,16 @@ class RayEngine(Engine):
         import ray
         from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-        found = [
+        machines = [
             Machine(node_id, node["NodeManagerAddress"], int(node["Resources"]["CPU"]), {})
             for node_id, node in nodes.items()
         ]
-        calls = [_on(machine, examine, 0).remote() for machine in found]
+        calls = [_on(machine, examine, 0).remote() for machine in machines]
         self._wait_for(calls)
         if self._is_stopped.is_set():
             return []
         examined = []
-        for machine, call in zip(found, calls, strict=True):
+        for machine, call in zip(machines, calls, strict=True):
             try:
                 about = ray.get(call, timeout=0)
                 examined.append(Machine(machine.node_id, machine.address, machine.cpus, about))

@@ -90,7 +90,7 @@ def unpack(packed: NDArray[Any]) -> Floats:
 
 def slices_of(size: int, shards: int) -> list[slice]:
     """Splits `[size]` into slices of nearly equal length."""
-    bounds = [size * each // shards for each in range(shards + 1)]
+    bounds = [size * number // shards for number in range(shards + 1)]
     return [slice(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
 
 

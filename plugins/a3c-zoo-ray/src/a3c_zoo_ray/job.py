@@ -78,7 +78,9 @@ def order_of(job: TrainingJob) -> Order:
 
 def examine() -> dict[str, Any]:
     """Describes this machine: `host`, `versions`, and `plugins`: name → distribution and version."""
-    plugins = {each.name: f"{each.distribution} {each.version}" for each in load_registry().plugins if not each.file}
+    plugins = {
+        plugin.name: f"{plugin.distribution} {plugin.version}" for plugin in load_registry().plugins if not plugin.file
+    }
     return machine_and_versions() | {"plugins": plugins}
 
 
@@ -157,7 +159,7 @@ def _written(folder: Path, name: str, content: bytes) -> Path:
 
 def pieces_of(folder: Path) -> Iterator[Piece]:
     """Yields all files below a folder, in pieces."""
-    for path in sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink()):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         name, digest = path.relative_to(folder).as_posix(), hashlib.blake2b(digest_size=16)
         with path.open("rb") as file:
             data = file.read(PIECE_BYTES)

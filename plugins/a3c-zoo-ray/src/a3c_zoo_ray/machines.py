@@ -45,15 +45,15 @@ def free_machine(machines: Sequence[Machine], used: Mapping[str, int], workers: 
     def left(machine: Machine) -> int:
         return machine.cpus - used.get(machine.node_id, 0)
 
-    least = min(workers, max((each.cpus for each in machines), default=workers))
-    free = [each for each in machines if each.cpus >= least and left(each) >= each.room_for(workers)]
+    least = min(workers, max((machine.cpus for machine in machines), default=workers))
+    free = [machine for machine in machines if machine.cpus >= least and left(machine) >= machine.room_for(workers)]
     return max(free, key=left, default=None)
 
 
 def difference(machine: Machine, here: Mapping[str, Any]) -> str:
     """In which version a machine differs from this one, "" if in none."""
-    for what in ("versions", "plugins"):
-        theirs, ours = machine.about[what], here[what]
+    for field in ("versions", "plugins"):
+        theirs, ours = machine.about[field], here[field]
         for name in sorted({*theirs, *ours}):
             if theirs.get(name) != ours.get(name):
                 there, version = theirs.get(name, "none"), ours.get(name, "none")

@@ -102,7 +102,6 @@ class Node:
         self._own = Counters(self.context.counters[plan.ranks.start : plan.ranks.stop])
         self._exchange = Exchange(self.context.parameters.numpy(), config.agent.shards)
         self._told_updates = self._own.updates
-        self._told_traffic = Traffic()
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._events: list[tuple[str, str, dict[str, Any]]] = []
         self._left, self._is_cut, self._lost = 0, False, ""

@@ -86,7 +86,7 @@ class Mirror:
             self.context.event(kind, text, **facts)
         for report in told.reports:
             report.steps, report.updates = self.counters.steps, self.counters.updates
-            report.episodes = [each._replace(time_s=each.time_s + clock_offset_s) for each in report.episodes]
+            report.episodes = [episode._replace(time_s=episode.time_s + clock_offset_s) for episode in report.episodes]
             for episode in report.episodes:
                 self._reported[episode.worker] += 1
         return told.reports + self._metrics(told.traffic)
@@ -103,7 +103,7 @@ class Mirror:
     def take_moments(self, moments: Sequence[dict[str, torch.Tensor]]) -> None:
         """Takes over the mean of the nodes' moments."""
         for name, tensor in (self.shared.moments or {}).items():
-            theirs = [each[name] for each in moments]
+            theirs = [of_node[name] for of_node in moments]
             if theirs:
                 tensor.copy_(theirs[0] if len(theirs) == 1 else torch.stack(theirs).mean(0))
 
@@ -141,7 +141,7 @@ def ranks_of(workers: int, nodes: int) -> list[range]:
     """
     if workers < nodes:
         raise ConfigError(f"agent.nodes: {nodes} — there are only {workers} workers: --workers {nodes}, or more")
-    return [range(each.start, each.stop) for each in slices_of(workers, nodes)]
+    return [range(part.start, part.stop) for part in slices_of(workers, nodes)]
 
 
 class SerialNodes:
@@ -182,11 +182,11 @@ class SerialNodes:
         told = [node.park() for node in self._nodes]
         self._told, self._stands = told, True
         self._mirror.take_values([shard.values() for shard in self._shards])
-        self._mirror.take_moments([each.moments for each in told])
-        return [report for each in told for report in self._mirror.take(each)]
+        self._mirror.take_moments([node_report.moments for node_report in told])
+        return [report for node_report in told for report in self._mirror.take(node_report)]
 
     def states(self) -> list[State]:
-        return [state for each in self._told for state in each.states] if self._stands else []
+        return [state for node_report in self._told for state in node_report.states] if self._stands else []
 
     _told: Sequence[NodeReport] = ()
 
@@ -195,9 +195,9 @@ class SerialNodes:
         self._nodes = []
         if told:
             self._mirror.take_values([shard.values() for shard in self._shards])
-            self._mirror.take_moments([each.moments for each in told])
-        for each in told:
-            self._reports += self._mirror.take(each)
+            self._mirror.take_moments([node_report.moments for node_report in told])
+        for report in told:
+            self._reports += self._mirror.take(report)
         return self._new_reports()
 
 

@@ -56,12 +56,12 @@ def owned_folder(prefix: str, parent: str | None = None, grace_s: float = GRACE_
 
 def writers(folder: str) -> list[int]:
     """The processes that have opened a file below a folder to write to it."""
-    found = []
+    pids = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         with suppress(OSError):  # it has ended, or is another user's
             if any(_writes(pid, number, folder) for number in os.listdir(f"/proc/{pid}/fd")):
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def _writes(pid: int, number: str, folder: str) -> bool:
@@ -76,9 +76,9 @@ def _writes(pid: int, number: str, folder: str) -> bool:
 def end(folder: str, grace_s: float, client: int) -> None:
     """Ends the processes that write to a folder, but for the one for which it was made, and removes it."""
     deadline_s = time.monotonic() + grace_s
-    while (found := [pid for pid in writers(folder) if pid != client]) and time.monotonic() < deadline_s + KILL_LIMIT_S:
+    while (left := [pid for pid in writers(folder) if pid != client]) and time.monotonic() < deadline_s + KILL_LIMIT_S:
         if time.monotonic() >= deadline_s:
-            for pid in found:
+            for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         time.sleep(LOOK_EVERY_S)
