@@ -171,7 +171,8 @@ def test_a_resumed_monitor_knows_its_head(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_anew_keeps_its_rows(tmp_path: Path) -> None:
     """The disk is full when others have replaced the file: all rows are written once there is room."""
     path = tmp_path / "monitor.csv"
-    monitor = started(path, told := [])
+    told: list[str] = []
+    monitor = started(path, told)
     replace_by_another(path, "of the user")
     with file_size_limit(20):
         monitor.write([(3.0, 3, 0.75, 30, 0)])

@@ -19,7 +19,7 @@ from a3c_zoo.testing.small_environment import ACTIONS
 ENVIRONMENTS = "a3c_zoo.testing.small_environment"
 #: Training time of a run in turn, and of one in worker processes, in seconds; both end with a rollout.
 SERIAL_S, PARALLEL_S = 0.2, 0.5
-#: Parts in which an agent learns the corridor of `Shortcut`, in seconds; how long it may take; after so many steps it
+#: Parts in which an agent learns the corridor of `EarlyExit`, in seconds; how long it may take; after so many steps it
 #: should have learned it (a3c needs 2,000, a3c-data and sb3-ppo 4,000).
 LEARN_S, LEARN_LIMIT_S, LEARN_STEPS = 0.5, 60.0, 20_000
 #: A mean return over so many episodes, beyond this number, shows that it has learned. Random actions have 3.9.
@@ -147,7 +147,7 @@ def _check_learning(registry: Registry, entry: AgentEntry, findings: Findings) -
         "then at the sign of its loss and at its rate"
     )
     with findings.during("learning", cure):
-        environment = EnvEntry("corridor", env_id=f"{ENVIRONMENTS}:Shortcut-v0")
+        environment = EnvEntry("corridor", env_id=f"{ENVIRONMENTS}:EarlyExit-v0")
         setup = _setup_on(registry, environment, entry, serial=True)
         start_s = time.monotonic()
         run: ShortRun | None = None

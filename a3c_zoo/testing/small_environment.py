@@ -47,7 +47,7 @@ class SmallEnvironment(gymnasium.Env[NDArray[np.float32], Any]):
         return self.np_random.uniform(-1, 1, 4).astype(np.float32)
 
 
-class Shortcut(gymnasium.Env[NDArray[np.float32], np.int64]):
+class EarlyExit(gymnasium.Env[NDArray[np.float32], np.int64]):
     """A corridor of four places: each step on pays 1, and the last one 3, as leaving it at any place does.
 
     So going on to the end is worth 6, and leaving at once 3. It is the other way round for an agent that bootstraps
@@ -82,7 +82,7 @@ class Shortcut(gymnasium.Env[NDArray[np.float32], np.int64]):
         return observation
 
 
-gymnasium.register("Shortcut-v0", f"{__name__}:Shortcut", disable_env_checker=True)
+gymnasium.register("EarlyExit-v0", f"{__name__}:EarlyExit", disable_env_checker=True)
 gymnasium.register(
     "SmallEnvironment-v0", f"{__name__}:SmallEnvironment", max_episode_steps=25, disable_env_checker=True
 )
