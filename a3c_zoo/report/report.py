@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -381,6 +382,24 @@ def _evaluation(results: Results) -> list[str]:
     ]
 
 
+def _measured_first(results: Results) -> list[str]:
+    """What runs of a library's algorithm timed before they trained, and what they took; none without such runs."""
+    taken: dict[str, Counter[str]] = {}
+    for run in results.runs:
+        record = run.record
+        name = record.host.get(f"vec_env of {record.method.partition('@')[0]}")
+        if name is not None and record.settings.get("agent.vec_env") == "auto":
+            taken.setdefault(run.measures.method, Counter())[name] += 1
+    texts = []
+    for method, names in taken.items():
+        each = [f"{name} in {counted(number, 'runs')}" for name, number in names.items()]
+        texts.append(
+            f"{method}: before training, each run chose DummyVecEnv (dummy) or SubprocVecEnv (subproc), whichever was "
+            f"faster there: {listed(each)}."
+        )
+    return texts
+
+
 def _how_it_was_measured(results: Results) -> ReportSection:
     making = results.making
     order = "seed by seed, the runs of a seed in random order."
@@ -398,6 +417,7 @@ def _how_it_was_measured(results: Results) -> ReportSection:
             *_evaluation(results),
             f"Time: seconds of training, for runs of a3c-zoo without start-up and without writing checkpoints. {how}",
             *([making.schedules] if making else []),
+            *_measured_first(results),
             "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "
             "environment and widened for few runs; those of median times are Kaplan and Meier's, those of differences "
             "of mean times Welch's. Each holds for its figure alone. Claims rest on permutation tests, and all claims "
