@@ -257,6 +257,9 @@ def test_what_tuning_cost_has_a_row() -> None:
     (section,) = (each for each in page_of(found).sections if each.title == "Settings side by side")
     assert section.tables[0].rows[-1] == ["what tuning the set cost", "–", "30 trials, 97 runs, 1,234,567 steps"]
     assert to_json(found)["tuning"]["cartpole"]["ppo"]["runs"] == 97
+    found = results_of(measured, {}, Making(tuning={"cartpole": {"ppo": "by hand; not counted"}}))
+    (section,) = (each for each in page_of(found).sections if each.title == "Settings side by side")
+    assert section.tables[0].rows[-1] == ["what tuning the set cost", "–", "by hand; not counted"]
     assert "tuning the set cost" not in markdown(page_of(results_of(measured, {}, Making())))
 
 
