@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Final
 
@@ -63,12 +63,17 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
     write_json(out / "results.json", plain)
 
 
-def page_of(results: Results, films: Films | None = None) -> ReportPage:
-    """The whole report. films: None if nobody asked for them."""
+def page_of(results: Results, films: Films | None = None, day: date | None = None) -> ReportPage:
+    """The whole report.
+
+    Args:
+        films: None if nobody asked for them. day: on which the comparison was made; by default today.
+    """
+    made = day or datetime.now().astimezone()
     curves = {env: panels_of(results, env) for env in results.environments}
     return ReportPage(
         title=f"{listed(results.methods)} on {listed(results.environments)}",
-        subtitle=f"{_head(results)}, {datetime.now().astimezone():%Y-%m-%d}",
+        subtitle=f"{_head(results)}, {made:%Y-%m-%d}",
         verdict=verdict(results),
         sections=[
             *(_environment(results, env, rows) for env, rows in curves.items()),
@@ -325,7 +330,9 @@ def _settings(results: Results) -> ReportSection:
     )
 
 
-def _cost(tuning: Mapping[str, int] | None) -> str:
+def _cost(tuning: Mapping[str, int] | str | None) -> str:
+    if isinstance(tuning, str):
+        return tuning
     if tuning:
         return ", ".join(counted(number, name) for name, number in tuning.items())
     return NONE
