@@ -375,7 +375,7 @@ def test_bad_input_is_one_line_and_status_2(folder: Path, capfd: pytest.CaptureF
 
 
 def test_a_search_begins_with_a_method(folder: Path) -> None:
-    rest: dict[str, Any] = {"steps": 480, "seeds": 1, "episodes": 1, "sampler": "tpe", "pruner": "halving"}
+    rest: dict[str, Any] = {"steps": 20_000, "seeds": 1, "episodes": 1, "sampler": "tpe", "pruner": "halving"}
     text = "wide=a3c:a3c-ppo -o network.hidden_sizes=[96] -o agent.gamma=0.9"
     made = make_settings("cartpole", None, None, [], method=text, **rest)
     overrides = ["network.hidden_sizes=[96]", "agent.gamma=0.9"]
