@@ -25,6 +25,7 @@ import filelock
 import optuna
 import pytest
 
+import a3c_zoo
 from a3c_zoo.cli.tune import _announce, _tell, command
 from a3c_zoo.comparison import rehearsal as rehearsals
 from a3c_zoo.comparison.rehearsal import Rehearsal
@@ -529,6 +530,28 @@ def test_a_command_searches_round_a_method(tuned: Path, monkeypatch: pytest.Monk
     assert (study.settings.hyperparams, study.settings.overrides) == ("s.yml", ["network.hidden_sizes=[8]"])
     (trial,) = study.contenders()
     assert trial.texts.keys() == {"agent.gamma", "optimizer.learning_rate"}
+
+
+def test_a_program_searches_round_a_method(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ALL_S", "LEAST_S", "MOST_S"):
+        monkeypatch.setattr(rehearsals, name, 0.0)
+    monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda _: None)
+    options: dict[str, Any] = {"steps": STEPS, "seeds": 1, "episodes": 1, "engine": "inline"}
+    options |= {"trials": 1, "final_seeds": 1, "method": "small=a3c:s.yml -o network.hidden_sizes=[4]"}
+    result = a3c_zoo.tune("cartpole", **options)
+    assert result is not None
+    assert (result["study"], result["trial"]) == ("cartpole-small", 0)
+    assert "hidden_sizes: [4]" in Path(result["file"]).read_text()
+    assert a3c_zoo.tune("cartpole", **options) == result  # it has ended
+    for bad, line in (
+        ({"sampler": "best"}, "sampler 'best': choose tpe, random, gp"),
+        ({"pruner": "all"}, "pruner 'all': choose halving, none"),
+        ({"trials": 0, "seeds": 0}, "trials and seeds: give 1 or more"),
+        ({"agent": "a3c"}, "--method names agent, set and values: leave out --agent"),
+        ({"study": "a/b"}, "--study 'a/b'"),
+    ):
+        with pytest.raises(ZooError, match=f"^{re.escape(line)}"):
+            a3c_zoo.tune("cartpole", **{**options, **bad})
 
 
 def trained() -> Counter[str]:

@@ -126,7 +126,7 @@ def _nothing() -> None:
     return
 
 
-def _mean_s(work: Callable[[], None]) -> float:
+def _mean_s(work: Callable[[], object]) -> float:
     """Repeats work for `MEASURE_S`. The mean counts the times in which threads waited for a busy core."""
     work()  # the first time makes buffers and threads
     count = 0

@@ -29,12 +29,11 @@ from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import absolute, valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
+from a3c_zoo.tuning.choices import MOST_BYTES, PRUNERS, SAMPLERS
 
 if TYPE_CHECKING:
     from a3c_zoo.tuning.studies import TuningStudy
 
-#: The most bytes in the name of a study. The names of its runs are this name and more.
-MOST_BYTES: Final = 200
 #: The options that a study keeps.
 KEPT: Final = ("env", "agent", "hyperparams", "overrides", "steps", "seeds", "episodes", "sampler")
 PRUNER: Final = (
@@ -75,11 +74,11 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 )
 @click.option(
     "--sampler",
-    type=click.Choice(["tpe", "random", "gp"]),
+    type=click.Choice(SAMPLERS),
     default="tpe",
     help="Optuna's sampler.  [default: tpe]",
 )
-@click.option("--pruner", type=click.Choice(["halving", "none"]), default="halving", help=PRUNER)
+@click.option("--pruner", type=click.Choice(PRUNERS), default="halving", help=PRUNER)
 @click.option("--study", metavar="NAME", help="Name of the study.  [default: ENV-AGENT, or ENV-NAME]")
 @click.option(
     "--storage",
