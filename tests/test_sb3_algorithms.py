@@ -277,6 +277,9 @@ def test_where_processes_fail_the_environments_stay_in_this_one(
     assert (threads["kind"], event["vec_env"], run.vec_env) == ("torch_threads", "dummy", "dummy")
     assert "SubprocVecEnv does not work here: " in event["text"]
     assert "cannot be sent" in event["text"]
+    one_thread = {"agent.torch_threads": 1}
+    (event,), run, used = trained_events(tmp_path, "one", monkeypatch, {}, overrides=one_thread)
+    assert (event["vec_env"], run.vec_env, used[-1]) == ("dummy", "dummy", 1)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

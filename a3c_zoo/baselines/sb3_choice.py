@@ -39,15 +39,17 @@ def decide(context: RunContext) -> Computing:
     assert isinstance(agent, SB3Config)
     numbers = _numbers(agent, config.run.device)
     names = _names(context, agent)
-    ways = [Computing(threads, name) for name in names for threads in numbers]
-    if len(ways) == 1:
-        return ways[0]
+    if len(names) == len(numbers) == 1:
+        return Computing(numbers[0], names[0])
     with ExitStack() as closing:
         envs, fault = _environments(context.entry, config, names, closing)
-        model = build_model(
-            context.entry, with_small_buffers(config), envs[names[0]], None, config.run.device
-        )
-        seconds = seconds_of_a_rollout(model, agent, numbers, envs)
+        if len(envs) == len(numbers) == 1:
+            seconds = {Computing(numbers[0], "dummy"): 0.0}  # there is no choice left
+        else:
+            model = build_model(
+                context.entry, with_small_buffers(config), envs[names[0]], None, config.run.device
+            )
+            seconds = seconds_of_a_rollout(model, agent, numbers, envs)
     chosen = min(seconds, key=lambda way: seconds[way])
     if len(numbers) > 1:
         by_number = {way.threads: s for way, s in seconds.items() if way.vec_env == chosen.vec_env}
