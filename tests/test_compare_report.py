@@ -263,6 +263,22 @@ def test_what_tuning_cost_has_a_row() -> None:
     assert "tuning the set cost" not in markdown(page_of(results_of(measured, {}, Making())))
 
 
+def test_a_report_says_in_which_vector_environment_a_library_trained() -> None:
+    runs = []
+    for seed, (wanted, taken) in enumerate((("auto", "dummy"), ("auto", "subproc"), ("auto", "dummy")), 1):
+        made = record("tuned", seed, host={"cpu": "fast", "vec_env of sb3-a2c": taken})
+        runs.append(replace(made, settings={**made.settings, "agent.vec_env": wanted}))
+    given = record("given", 1, host={"cpu": "fast", "vec_env of sb3-a2c": "dummy"})
+    runs.append(replace(given, settings={**given.settings, "agent.vec_env": "dummy"}))
+    page = markdown(page_of(results_of([measure(each, str(each.path)) for each in runs], {}, Making())))
+    assert (
+        "tuned: before training, each run chose DummyVecEnv (dummy) or SubprocVecEnv (subproc), whichever was faster "
+        "there: dummy in 2 runs and subproc in 1 run."
+    ) in page
+    assert page.count("each run chose DummyVecEnv") == 1
+    assert r"| **vec\_env of sb3-a2c** | **dummy and subproc** |" in page
+
+
 def test_with_a_budget_in_seconds_the_curve_is_one_over_seconds() -> None:
     run = record("a3c", 1, settings={"run.time_limit_s": 60.0})
     first, *rest = run.evaluations

@@ -25,6 +25,7 @@ from a3c_zoo.report.results_json import runs_csv, to_json
 from a3c_zoo.report.verdict import common_budget, verdict
 from a3c_zoo.runs.videos import REPORT_FILM
 from a3c_zoo.store.directory import disk_errors, write_json
+from a3c_zoo.store.run import VEC_ENV_OF
 from a3c_zoo.store.tables import Axis
 from a3c_zoo.words import counted, listed
 
@@ -394,7 +395,7 @@ def _measured_first(results: Results) -> list[str]:
     taken: dict[str, Counter[str]] = {}
     for run in results.runs:
         record = run.record
-        name = record.host.get(f"vec_env of {record.method.partition('@')[0]}")
+        name = next((value for key, value in record.host.items() if key.startswith(VEC_ENV_OF)), None)
         if name is not None and record.settings.get("agent.vec_env") == "auto":
             taken.setdefault(run.measures.method, Counter())[name] += 1
     texts = []

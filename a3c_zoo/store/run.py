@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from a3c_zoo.config import Config
     from a3c_zoo.plugins.registry import Registry
 
+#: Begins the name of a row among those of the machine: what stepped the environments of an agent.
+VEC_ENV_OF: Final = "vec_env of "
 #: Keys of meta.json, and the type of their values.
 _META_TYPES: Final = {
     "env": str,
@@ -219,7 +221,7 @@ class Run(RunDirectory):
         if self.torch_threads is not None:
             host[printable(f"torch threads of {self.meta['agent']}")] = str(self.torch_threads)
         if self.vec_env is not None:
-            host[printable(f"vec_env of {self.meta['agent']}")] = self.vec_env
+            host[printable(f"{VEC_ENV_OF}{self.meta['agent']}")] = self.vec_env
         return host
 
     @property
