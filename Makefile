@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
+.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
@@ -51,6 +51,9 @@ bench-cartpole: .venv/.installed-dev ## a3c against SB3's A2C on CartPole, 10 se
 
 bench-atari: .venv/.installed-dev ## steps/s on Pong: each network and precision, SB3's A2C, the environments alone: 14 minutes
 	@$(BIN)/python benchmarks/atari.py
+
+bench-sb3: .venv/.installed-dev ## steps/s of SB3's A2C in each vector environment, and of a3c: 12 minutes
+	@$(BIN)/python benchmarks/sb3_speed.py
 
 bench-agents: .venv/.installed-dev ## all agents on CartPole; a3c, locked, a3c-data and a3c-grad on Pong: 25 minutes
 	@$(BIN)/python benchmarks/agents.py

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from a3c_zoo.plugins.registry import load_registry
     from a3c_zoo.report.plot import plot
     from a3c_zoo.runs.api import evaluate, load_agent, train
+    from a3c_zoo.tuning.from_python import tune
 else:
     __getattr__ = lazy_names(__name__)[1]
 
@@ -60,6 +61,7 @@ __all__ = [
     "load_registry",
     "plot",
     "train",
+    "tune",
     "variant_of",
 ]
 

@@ -177,8 +177,8 @@ class Outcome:
         evaluation: the last evaluation, None when none was due. evaluation_step: agent steps of the policy that it
             played, None if there is none, and in files of older versions.
         cpu_s: CPU seconds of all processes of these sessions together, also of those that have ended.
-        peak_memory_mib: the most memory that they held in any sample; a shared page counts once. Both are None if the
-            system does not tell them.
+        peak_memory_mib: the most memory that they held in any sample since training began; a shared page counts
+            once. Both are None if the system does not tell them.
         evaluator_fault: why the evaluator beside training failed, None if it did not.
         best_return: mean return of the best policy in `checkpoints/best.pt`; None if there is none.
         best_step: agent steps before its parameters were copied. best_by: "training" if its return is that of training

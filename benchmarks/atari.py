@@ -1,6 +1,6 @@
 """Steps/s on Atari: `a3c` with each network and precision, SB3's A2C, the environments alone, and time by stage.
 
-    python benchmarks/atari.py [--env pong] [--seconds 20] [--repeats 3] [--workers 2] [--json FILE]
+    python benchmarks/atari.py [--env pong] [--seconds 20] [--repeats 3] [--workers 2] [--json FILE] [--csv FILE]
 
 Run it on an idle machine. The program measures one method after the other, each in fresh processes, and repeats this
 `--repeats` times. At the end it measures once how long a worker spends in each stage. "Of ceiling" divides by the
@@ -10,6 +10,7 @@ steps/s of the environments alone with frames of the same size.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import platform
@@ -166,6 +167,17 @@ def show(speeds: Sequence[dict[str, float]], shares: dict[str, float], env: str)
     print("\na worker's time: " + ", ".join(f"{stage} {share:.0%}" for stage, share in shares.items()))
 
 
+def write_csv(speeds: Sequence[dict[str, float]], env: str, file: Path) -> None:
+    """Writes a row for each method: its ceiling, and the median and the range of its steps/s."""
+    with file.open("w", encoding="utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("method", "ceiling", "median", "lowest", "highest"))
+        for method in speeds[0]:
+            values = [round(each[method]) for each in speeds]
+            highest = "" if method.startswith("environments") else ceiling_of(method, env)
+            writer.writerow((method, highest, round(statistics.median(values)), min(values), max(values)))
+
+
 def main() -> None:
     """Measures everything and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -174,6 +186,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="repetitions of all measurements [3]")
     parser.add_argument("--workers", type=int, default=2, help="workers of a3c, and processes of the ceiling [2]")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument("--csv", type=Path, help="write medians and ranges to this file")
     arguments = parser.parse_args()
     speeds = []
     with tempfile.TemporaryDirectory() as name:
@@ -184,6 +197,8 @@ def main() -> None:
         shares = split(arguments.env, arguments.seconds, arguments.workers, folder)
     print()
     show(speeds, shares, arguments.env)
+    if arguments.csv:
+        write_csv(speeds, arguments.env, arguments.csv)
     if arguments.json:
         content = {
             "machine": platform.platform(),

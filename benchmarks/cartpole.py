@@ -1,6 +1,6 @@
 """`a3c` and stable-baselines3's A2C on CartPole-v1: time, steps and memory until a 100-episode mean of 475.
 
-    python benchmarks/cartpole.py [--seeds N] [--json FILE]
+    python benchmarks/cartpole.py [--seeds N] [--json FILE] [--csv FILE]
 
 Run it on an idle machine. Every training is a fresh `a3c-zoo train` process. The methods take turns, so a change of the
 machine's speed affects both. Seconds count from the start of the process.
@@ -9,6 +9,7 @@ machine's speed affects both. Seconds count from the start of the process.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import platform
 import statistics
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import psutil
@@ -144,6 +145,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="seeds per method [10]")
     parser.add_argument("--first-seed", type=int, default=1, help="the first seed [1]")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument("--csv", type=Path, help="write a row for each training to this file")
     arguments = parser.parse_args()
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as name:
@@ -168,6 +170,11 @@ def main() -> None:
     print(f"{'solved':32}{solved['a3c']:>12}{solved['sb3-a2c']:>12}")
     print(f"\nworkers   1: {speeds[1]:,.0f} steps/s   2: {speeds[2]:,.0f} steps/s   ratio {speeds[2] / speeds[1]:.2f}")
     print("environment alone, 16 at a time: " + ", ".join(f"{k} {v:,.0f} steps/s" for k, v in top.items()))
+    if arguments.csv:
+        with arguments.csv.open("w", encoding="utf-8", newline="") as text:
+            writer = csv.DictWriter(text, [each.name for each in fields(Result)], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(map(asdict, results))
     if arguments.json:
         content = {
             "machine": platform.platform(),

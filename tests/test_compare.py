@@ -36,7 +36,7 @@ from a3c_zoo.report.places import choose_out
 from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES, evaluate_runs, missing_tasks
 from a3c_zoo.store.checkpoint_evaluations import keep_evaluations, kept_evaluations
 from a3c_zoo.store.checkpoints import checkpoint_steps
-from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.directory import RunDirectory, describe_host
 from a3c_zoo.store.run import Run
 from a3c_zoo.words import listed
 from tests.shared import closed, made_once
@@ -351,6 +351,17 @@ def test_a_guess_from_earlier_runs(inside: Compared) -> None:
     assert run.guess_s
     assert min(seconds) / 2 < run.guess_s < 2 * max(seconds)
     assert plan(baselines=["sb3-a2c"]).unknown == ["sb3-a2c"]
+
+
+def test_a_guess_is_of_runs_with_these_settings_on_such_a_machine(inside: Compared) -> None:
+    pair = ("a3c", "a3c -o network.hidden_sizes=[128]", "a3c -o run.workers=1")
+    planned = plan(methods=pair, agents=[], baselines=[], steps=1_000_000)
+    assert planned.runs[0].guess_s
+    assert planned.unknown == [*pair[1:]]
+    here = describe_host()
+    for key, value in (("cpu", "another processor"), ("cores", here["host"]["cores"] + 1)):
+        host = {**here, "host": here["host"] | {key: value}}
+        assert plan(steps=1_000_000, host=host).unknown == ["a3c", "random"]
 
 
 def test_reading_only(inside: Compared) -> None:

@@ -258,7 +258,26 @@ def test_what_tuning_cost_has_a_row() -> None:
     (section,) = (each for each in page_of(found).sections if each.title == "Settings side by side")
     assert section.tables[0].rows[-1] == ["what tuning the set cost", "–", "30 trials, 97 runs, 1,234,567 steps"]
     assert to_json(found)["tuning"]["cartpole"]["ppo"]["runs"] == 97
+    found = results_of(measured, {}, Making(tuning={"cartpole": {"ppo": "by hand; not counted"}}))
+    (section,) = (each for each in page_of(found).sections if each.title == "Settings side by side")
+    assert section.tables[0].rows[-1] == ["what tuning the set cost", "–", "by hand; not counted"]
     assert "tuning the set cost" not in markdown(page_of(results_of(measured, {}, Making())))
+
+
+def test_a_report_says_in_which_vector_environment_a_library_trained() -> None:
+    runs = []
+    for seed, (wanted, taken) in enumerate((("auto", "dummy"), ("auto", "subproc"), ("auto", "dummy")), 1):
+        made = record("tuned", seed, host={"cpu": "fast", "vec_env of sb3-a2c": taken})
+        runs.append(replace(made, settings={**made.settings, "agent.vec_env": wanted}))
+    given = record("given", 1, host={"cpu": "fast", "vec_env of sb3-a2c": "dummy"})
+    runs.append(replace(given, settings={**given.settings, "agent.vec_env": "dummy"}))
+    page = markdown(page_of(results_of([measure(each, str(each.path)) for each in runs], {}, Making())))
+    assert (
+        "tuned: before training, each run chose DummyVecEnv (dummy) or SubprocVecEnv (subproc), whichever was faster "
+        "there: dummy in 2 runs and subproc in 1 run."
+    ) in page
+    assert page.count("each run chose DummyVecEnv") == 1
+    assert r"| **vec\_env of sb3-a2c** | **dummy and subproc** |" in page
 
 
 def test_with_a_budget_in_seconds_the_curve_is_one_over_seconds() -> None:

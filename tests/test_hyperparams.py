@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError, field_validator
 from a3c_zoo import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
-from a3c_zoo.config.sets import describe, dump_config, find_set, list_sets, load_config, resolve_config
+from a3c_zoo.config.sets import describe, dump_config, find_set, list_sets, load_config, resolve_config, tuning_cost
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError
 from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.plugins.entries import Entry
@@ -123,6 +123,7 @@ def test_first_party_sets_are_usable(first_party: Registry) -> None:
         env = first_party.env(family.examples[0] if family else each.env)
         config = resolve_config(first_party, env, agent, hyperparams=each.name)
         assert config.sources
+        assert tuning_cost(first_party, env, agent, each.name), f"{each.source}: does not say what tuning it cost"
         optimizer = config.optimizer
         if optimizer and optimizer.schedule == "linear" and config.run.steps is None:
             assert optimizer.final_learning_rate > 0, f"{each.source}: goes on for ever and learns nothing any more"

@@ -139,6 +139,25 @@ def test_shared_pages_count_once() -> None:
             process.communicate()
 
 
+def test_what_was_held_before_training_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SB3's agents try SubprocVecEnv before they train: its processes are not those of the run."""
+    held = iter([900.0, 300.0, 350.0, 1.0])
+    monkeypatch.setattr("a3c_zoo.runs.resources.memory_mib", lambda processes: next(held))
+    meter = Meter()
+    meter.sample()
+    assert meter.peak_memory_mib == 900.0
+    meter.forget_start()
+    assert meter.peak_memory_mib is None
+    meter.sample()
+    meter.sample()
+    assert meter.peak_memory_mib == 350.0
+    resumed = Meter()
+    resumed.go_on_from(meter.state())
+    resumed.sample()
+    resumed.forget_start()
+    assert resumed.peak_memory_mib == 350.0
+
+
 def test_the_meter_watches_in_the_background() -> None:
     meter = Meter()
     with meter.watching():

@@ -10,25 +10,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from sb3_contrib import RecurrentPPO
-from stable_baselines3 import DQN, PPO
+from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecNormalize
 
 import a3c_zoo
-from a3c_zoo.baselines import sb3, torch_threads
+from a3c_zoo.baselines import computing, sb3_choice, sb3_model
 from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3Config, SB3DQNConfig, SB3PPOConfig
+from a3c_zoo.baselines.computing import Computing, VecEnvName
 from a3c_zoo.baselines.sb3_model import build_model, make_stack
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.cures import install_extra
-from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.errors import ConfigError, PluginError, RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import load_part
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import evaluate
+from a3c_zoo.store.run import Run
+from a3c_zoo.store.run_records import read_run
+from a3c_zoo.store.timing_file import write_timing
 from tests.toys_baselines import Watcher, agent_state, one_thread, train
 
 OBSERVATIONS = np.random.default_rng(0).normal(0, 0.05, (40, 4)).astype(np.float32)
@@ -159,42 +164,166 @@ def test_updates_of_a_rollout() -> None:
 def test_measuring_changes_nothing(agent: str, env: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if (agent, env) == ("sb3-dqn", "gym:Pendulum-v1"):
         pytest.skip("DQN has no continuous actions")
-    monkeypatch.setattr(torch_threads, "MEASURE_S", 0.0)
+    monkeypatch.setattr(computing, "MEASURE_S", 0.0)
     registry = get_registry()
     entry = registry.env(env)
     config = resolve_config(registry, entry, registry.agent(agent))
-    model = build_model(entry, config, make_stack(entry, config, 2, 0), 0)
+    one, other = (make_stack(entry, config, 2, 0) for _ in range(2))
+    one.reset()
+    other.reset()
+    model = build_model(entry, config, one, 0)
     before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
     random = torch.get_rng_state()
     assert isinstance(config.agent, SB3Config)
-    assert torch_threads.seconds_of_a_rollout(model, config.agent) == {}  # there is one thread, and no choice
-    with torch_threads.torch_threads(2):
-        seconds = torch_threads.seconds_of_a_rollout(model, config.agent)
+    with computing.torch_threads(2):
+        seconds = computing.seconds_of_a_rollout(model, config.agent, [1, 2], {"dummy": one, "subproc": other})
         assert torch.get_num_threads() == 2
-    assert seconds.keys() == {1, 2}
+    assert seconds.keys() == {Computing(threads, name) for threads in (1, 2) for name in ("dummy", "subproc")}
     assert min(seconds.values()) > 0
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.policy.state_dict().items())
     assert all(parameter.grad is None for parameter in model.policy.parameters())
 
 
+ALL_WAYS = {"1 dummy": 0.5, "2 dummy": 0.25, "1 subproc": 0.75, "2 subproc": 1.0}
+
+
+def trained_events(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, ways: dict[str, float], **options: Any
+) -> tuple[list[dict[str, Any]], Run, list[int]]:
+    """Trains with two threads of torch. The measured seconds are those of `ways`: "threads vec_env" → seconds.
+
+    Returns the events, the run, and with how many threads it has computed.
+    """
+    used = list[int]()
+
+    def seconds(model: Any, agent: Any, numbers: list[int], envs: dict[VecEnvName, Any]) -> dict[Computing, float]:
+        return {Computing(number, env): ways[f"{number} {env}"] for number in numbers for env in envs}
+
+    monkeypatch.setattr(sb3_choice, "seconds_of_a_rollout", seconds)
+    observer = Watcher(lambda progress: used.append(torch.get_num_threads()))
+    with computing.torch_threads(2):
+        run = train(folder, "sb3-a2c", 80, name=name, observer=observer, **options)
+    file = run / "events.jsonl"
+    events = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return events, Run(run), used
+
+
 def test_the_faster_number_of_threads_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[int] = []
+    dummy = {"agent.vec_env": "dummy"}
+    (event,), run, used = trained_events(tmp_path, "all", monkeypatch, ALL_WAYS, overrides=dummy)
+    assert (event["kind"], event["threads"], event["seconds"]) == ("torch_threads", 2, {"1": 0.5, "2": 0.25})
+    assert event["text"] == "torch computes with 2 threads; a rollout and its updates take 0.5 s with 1, 0.25 s with 2"
+    assert (used[-1], run.torch_threads) == (2, 2)
+    equal = {"1 dummy": 0.5, "2 dummy": 0.5}
+    (event,), run, used = trained_events(tmp_path, "one", monkeypatch, equal, overrides=dummy)
+    assert (event["threads"], used[-1], run.torch_threads) == (1, 1, 1)
+    given = dummy | {"agent.torch_threads": 3}
+    events, run, used = trained_events(tmp_path, "given", monkeypatch, {}, overrides=given)
+    assert (events, used[-1], run.torch_threads) == ([], 3, 3)
+    assert torch.get_num_threads() == 1
 
-    def trained(name: str, seconds: dict[int, float], threads: int | None = None) -> list[dict[str, Any]]:
-        monkeypatch.setattr(sb3, "seconds_of_a_rollout", lambda model, agent: seconds)
-        observer = Watcher(lambda progress: used.append(torch.get_num_threads()))
-        run = train(tmp_path, "sb3-a2c", 80, name=name, overrides={"agent.torch_threads": threads}, observer=observer)
-        file = run / "events.jsonl"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
-    (event,) = trained("all", {1: 0.5, 3: 0.25})
-    assert (event["kind"], event["threads"], event["seconds"]) == ("torch_threads", 3, {"1": 0.5, "3": 0.25})
-    assert event["text"] == "torch computes with 3 threads; a rollout and its updates take 0.5 s with 1, 0.25 s with 3"
-    assert used[-1] == 3
-    (event,) = trained("one", {1: 0.5, 3: 0.5})
-    assert (event["threads"], used[-1]) == (1, 1)
-    assert trained("given", {1: 0.5, 3: 0.25}, 2) == []
-    assert used[-1] == 2
-    assert trained("single", {}) == []
-    assert used[-1] == torch.get_num_threads() == 1
+# Vector environments
+
+
+def test_cheap_environments_are_stepped_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To send an action through a pipe takes longer than a step of CartPole."""
+    monkeypatch.setattr(sb3_choice, "available_cores", lambda: 2)
+    monkeypatch.setattr(sb3_choice, "seconds_of_a_step", lambda env: 8 * 20e-6)
+    (event, threads), run, _ = trained_events(tmp_path, "cheap", monkeypatch, {"1 dummy": 0.5, "2 dummy": 1.0})
+    assert event["text"] == (
+        "DummyVecEnv steps the environments; a step of one environment takes 20 µs, and SubprocVecEnv is not tried "
+        "below 25 µs"
+    )
+    assert (event["kind"], event["vec_env"], event["seconds"]) == ("vec_env", "dummy", {})
+    assert (threads["kind"], run.vec_env) == ("torch_threads", "dummy")
+
+
+def test_the_faster_vector_environment_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sb3_choice, "available_cores", lambda: 2)
+    monkeypatch.setattr(sb3_choice, "seconds_of_a_step", lambda env: 8 * 30e-6)
+    (threads, event), run, used = trained_events(tmp_path, "dummy", monkeypatch, ALL_WAYS)
+    assert (threads["threads"], event["vec_env"], event["seconds"]) == (2, "dummy", {"dummy": 0.25, "subproc": 1.0})
+    assert (used[-1], run.vec_env) == (2, "dummy")
+    faster = ALL_WAYS | {"1 subproc": 0.125}
+    (threads, event), run, used = trained_events(tmp_path, "subproc", monkeypatch, faster)
+    assert (threads["threads"], threads["seconds"]) == (1, {"1": 0.125, "2": 1.0})
+    assert event["text"] == (
+        "SubprocVecEnv steps the environments; a rollout and its updates take 0.5 s with DummyVecEnv, "
+        "0.12 s with SubprocVecEnv"
+    )
+    assert (event["vec_env"], used[-1], run.vec_env) == ("subproc", 1, "subproc")
+    write_timing(run.path, 0.25, 9.5, run.settings)
+    record = read_run(run.path)
+    assert record.timing is not None
+    assert (record.timing.vec_env, record.host["vec_env of sb3-a2c"]) == ("subproc", "subproc")
+
+
+def test_where_processes_fail_the_environments_stay_in_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unsendable:
+        def __call__(self, **kwargs: Any) -> Any:
+            raise AssertionError
+
+        def __reduce__(self) -> Any:
+            raise TypeError("cannot be sent")
+
+    monkeypatch.setattr(sb3_choice, "available_cores", lambda: 2)
+    monkeypatch.setattr(sb3_choice, "seconds_of_a_step", lambda env: 1.0)
+    monkeypatch.setattr(sb3_model, "MadeInProcess", lambda *arguments: Unsendable())
+    (threads, event), run, _ = trained_events(tmp_path, "here", monkeypatch, ALL_WAYS)
+    assert (threads["kind"], event["vec_env"], run.vec_env) == ("torch_threads", "dummy", "dummy")
+    assert "SubprocVecEnv does not work here: " in event["text"]
+    assert "cannot be sent" in event["text"]
+    one_thread = {"agent.torch_threads": 1}
+    (event,), run, used = trained_events(tmp_path, "one", monkeypatch, {}, overrides=one_thread)
+    assert (event["vec_env"], run.vec_env, used[-1]) == ("dummy", "dummy", 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_processes_and_threads_change_no_bit(threads: int, tmp_path: Path) -> None:
+    """Initial weights depend on the number of threads, so the model is built with the number that trains."""
+    with computing.torch_threads(3 - threads):
+        overrides = {"agent.torch_threads": threads, "agent.vec_env": "subproc"}
+        run = train(tmp_path, "sb3-a2c", 400, seed=5, overrides=overrides)
+    assert Run(run).vec_env == "subproc"
+    with computing.torch_threads(threads):
+        model = A2C("MlpPolicy", make_vec_env("CartPole-v1", 8, seed=5), seed=5, device="cpu", ent_coef=0.0)
+        model.learn(400)
+    mine = agent_state(run)["policy"]
+    for name, tensor in model.policy.state_dict().items():
+        assert torch.equal(mine[name], tensor), name
+
+
+def test_no_process_stays_behind(tmp_path: Path) -> None:
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    train(tmp_path, "sb3-a2c", 80, overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1})
+    left = {process.pid: process.cmdline() for process in psutil.Process().children(recursive=True)}
+    started = [words for pid, words in left.items() if pid not in before]
+    assert all("forkserver" in " ".join(words) or "resource_tracker" in " ".join(words) for words in started)
+    assert sum("forkserver" in " ".join(words) for words in started) <= 1
+
+
+def test_an_environment_whose_process_ends_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ends_at_once.py").write_text(
+        "import os\n\nimport gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n\n\n"
+        "class Ends(CartPoleEnv):\n    def step(self, action):\n        os._exit(3)\n\n\n"
+        "gymnasium.register('Ends-v0', Ends)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = r"a process of environment 'gym:ends_at_once:Ends-v0' has ended; agent.vec_env=dummy steps it in this"
+    with pytest.raises(PluginError, match=words):
+        train(
+            tmp_path / "runs",
+            "sb3-a2c",
+            80,
+            env="gym:ends_at_once:Ends-v0",
+            overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1},
+        )
+
+
+def test_processes_are_for_environments_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"agent\.vec_env: subproc — .*: set env\.stack=own$"):
+        train(tmp_path, "sb3-a2c", 80, overrides={"agent.vec_env": "subproc", "env.stack": "zoo"})

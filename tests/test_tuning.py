@@ -25,6 +25,7 @@ import filelock
 import optuna
 import pytest
 
+import a3c_zoo
 from a3c_zoo.cli.tune import _announce, _tell, command
 from a3c_zoo.comparison import rehearsal as rehearsals
 from a3c_zoo.comparison.rehearsal import Rehearsal
@@ -56,7 +57,7 @@ from a3c_zoo.tuning.finale import (
 )
 from a3c_zoo.tuning.racing import TUNING_SEEDS, Advance, Race, TuningWatcher, method_of, rungs_of
 from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
-from a3c_zoo.tuning.tune import USUAL_STEPS, make_settings, tune
+from a3c_zoo.tuning.tune import USUAL_STEPS, make_settings, study_name, tune
 from a3c_zoo.tuning.tuning_view import TuningView
 from tests.shared import closed
 from tests.toys_runs import command_line, environ, installed_here
@@ -351,6 +352,13 @@ REFUSED = {
     ("cartpole", "-o", "run.stop_when_solved=false"): "this command sets it for every run; leave it out",
     ("cartpole", "-o", "optimizer.schedule_steps=99"): "-o optimizer.schedule_steps: this command sets it for",
     ("cartpole", "-o", "run.film_every=2"): "this command sets it for every run; leave it out",
+    ("cartpole", "--method", "a3c", "--agent", "a3c"): "--method names agent, set and values: leave out --agent, "
+    "--hyperparams and -o",
+    ("cartpole", "--method", "a3c:nowhere"): "'nowhere'",
+    ("cartpole", "--method", "a3c -o agent.nothing=1"): "agent.nothing",
+    ("cartpole", "--method", "a3cc"): "unknown agent 'a3cc'",
+    ("cartpole", "--resume", "mine", "--method", "a3c"): "--resume goes on with a study as it began; leave out env, "
+    "--method",
     (): "name an environment, or a study to --resume",
 }
 
@@ -365,6 +373,21 @@ def test_bad_input_is_one_line_and_status_2(folder: Path, capfd: pytest.CaptureF
         assert expected in err, words
         assert len(err.splitlines()) == 1, err
     assert not Path("runs").exists()
+
+
+def test_a_search_begins_with_a_method(folder: Path) -> None:
+    rest: dict[str, Any] = {"steps": 20_000, "seeds": 1, "episodes": 1, "sampler": "tpe", "pruner": "halving"}
+    text = "wide=a3c:a3c-ppo -o network.hidden_sizes=[96] -o agent.gamma=0.9"
+    made = make_settings("cartpole", None, None, [], method=text, **rest)
+    overrides = ["network.hidden_sizes=[96]", "agent.gamma=0.9"]
+    assert made == make_settings("cartpole", "a3c", "a3c-ppo", overrides, **rest)
+    assert (made.agent, made.hyperparams, made.overrides) == ("a3c", "a3c-ppo", overrides)
+    assert made.config["network"]["hidden_sizes"] == [96]
+    assert "agent.gamma" not in made.space
+    assert study_name(made, text) == "cartpole-wide"
+    assert study_name(made, "a3c:a3c-ppo") == study_name(made) == "cartpole-a3c"
+    on_ours = make_settings("cartpole", None, None, [], method="sb3-a2c@zoo", **rest)
+    assert (on_ours.agent, on_ours.overrides) == ("sb3-a2c", ["env.stack=zoo"])
 
 
 def test_a_study_that_may_not_be_looked_at(folder: Path) -> None:
@@ -497,6 +520,40 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+def test_a_command_searches_round_a_method(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ALL_S", "LEAST_S", "MOST_S"):
+        monkeypatch.setattr(rehearsals, name, 0.0)
+    at = COMMAND.index("--hyperparams")
+    words = [*COMMAND[:at], *COMMAND[at + 2 :], "--method", "narrow=a3c:s.yml -o network.hidden_sizes=[8]"]
+    assert command_line(*words, "--engine-option", "stops_in=1") == 130
+    study = TuningStudy("cartpole-narrow", None, Path("runs"))
+    assert (study.settings.hyperparams, study.settings.overrides) == ("s.yml", ["network.hidden_sizes=[8]"])
+    (trial,) = study.contenders()
+    assert trial.texts.keys() == {"agent.gamma", "optimizer.learning_rate"}
+
+
+def test_a_program_searches_round_a_method(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ALL_S", "LEAST_S", "MOST_S"):
+        monkeypatch.setattr(rehearsals, name, 0.0)
+    monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda _: None)
+    options: dict[str, Any] = {"steps": STEPS, "seeds": 1, "episodes": 1, "engine": "inline"}
+    options |= {"trials": 1, "final_seeds": 1, "method": "small=a3c:s.yml -o network.hidden_sizes=[4]"}
+    result = a3c_zoo.tune("cartpole", **options)
+    assert result is not None
+    assert (result["study"], result["trial"]) == ("cartpole-small", 0)
+    assert "hidden_sizes: [4]" in Path(result["file"]).read_text()
+    assert a3c_zoo.tune("cartpole", **options) == result  # it has ended
+    for bad, line in (
+        ({"sampler": "best"}, "sampler 'best': choose tpe, random, gp"),
+        ({"pruner": "all"}, "pruner 'all': choose halving, none"),
+        ({"trials": 0, "seeds": 0}, "trials and seeds: give 1 or more"),
+        ({"agent": "a3c"}, "--method names agent, set and values: leave out --agent"),
+        ({"study": "a/b"}, "--study 'a/b'"),
+    ):
+        with pytest.raises(ZooError, match=f"^{re.escape(line)}"):
+            a3c_zoo.tune("cartpole", **{**options, **bad})
+
+
 def trained() -> Counter[str]:
     return Counter(Path("trained.txt").read_text().splitlines())
 
@@ -573,10 +630,12 @@ def test_the_set_says_what_it_cost_as_data_and_the_report_has_it(tuned: Path) ->
     assert yaml.read_document(Path("best.yml"), "best.yml").data["tuning"] == cost
     registry = get_registry()
     assert tuning_cost(registry, registry.env("cartpole"), registry.agent("a3c"), "./best.yml") == cost
-    assert tuning_cost(registry, registry.env("cartpole"), registry.agent("a3c"), None) == {}
+    by_hand = "by hand, on seeds from 50 on; the trials were not counted"
+    assert tuning_cost(registry, registry.env("cartpole"), registry.agent("a3c"), None) == by_hand
     row = f"| what tuning the set cost | 3 trials, 12 runs, {steps:,} steps | – |"
     assert row in Path("studies/cartpole-a3c/report/report.md").read_text()
-    for bad in ("3", "{trials: 3}", "{trials: 3, runs: -1, steps: 5}", "{trials: 3, runs: 1, steps: 5, hours: 2}"):
+    faults = ("3", "{trials: 3}", "{trials: 3, runs: -1, steps: 5}", "{trials: 3, runs: 1, steps: 5, hours: 2}", '""')
+    for bad in faults:
         Path("bad.yml").write_text(f"tuning: {bad}\n")
         with pytest.raises(ConfigError, match=r"bad\.yml:1 tuning: .*trials, runs, steps"):
             resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"), hyperparams="./bad.yml")

@@ -55,6 +55,11 @@ class SB3Config(AgentConfig):
         le=1024,
         description="number of torch's threads; null: one or all, whichever is faster where the session runs",
     )
+    vec_env: Literal["auto", "dummy", "subproc"] = Field(
+        "auto",
+        description="what steps stable-baselines3's own environments: dummy, DummyVecEnv, one after the other; "
+        "subproc, SubprocVecEnv, each in a process; auto: whichever is faster where the session runs",
+    )
 
     def updates(self, num_envs: int) -> tuple[int, int]:
         """How many updates follow a rollout, and how many samples each has."""

@@ -14,12 +14,10 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -50,6 +48,9 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from a3c_zoo.baselines.baseline_configs import SB3Config, SB3DQNConfig
+from a3c_zoo.baselines.computing import torch_threads
+from a3c_zoo.baselines.env_process import process_ended
+from a3c_zoo.baselines.sb3_choice import decide
 from a3c_zoo.baselines.sb3_model import (
     SB3Policy,
     build_model,
@@ -57,8 +58,8 @@ from a3c_zoo.baselines.sb3_model import (
     make_stack,
     restore,
     saved_state,
+    with_small_buffers,
 )
-from a3c_zoo.baselines.torch_threads import seconds_of_a_rollout, torch_threads
 
 #: SB3's name of a metric → the agents' name, and the factor between them.
 METRICS = {
@@ -192,30 +193,42 @@ def run(context: RunContext) -> None:
     else:
         seed = config.run.seed % 2**32
     _check_memory(entry, config)
-    env = make_stack(entry, config, config.env.num_envs, seed)
-    try:
-        model = build_model(entry, config, env, seed, config.run.device)
-        callback = RunCallback(context, model, updates, resumes)
-        if saved is not None:
-            restore(model, saved)
+    computing = decide(context)
+    with torch_threads(computing.threads):  # initial weights depend on the number, too
+        env = make_stack(entry, config, config.env.num_envs, seed, computing.vec_env)
         try:
-            with torch_threads(_number_of_threads(context, model)):
-                callback.settings = LibrarySettings.now()
-                # The run decides its end between rollouts.
-                model.learn(NEVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
-        except RunOverError:
-            return
-        except (Exception, KeyboardInterrupt) as error:
-            context.rescue(callback.snapshot, error, [Report(0, episodes=callback.episodes)])
-            _raise_broken_contract(error, context.entry.name)
-            raise
-    finally:
-        with suppress(Exception):  # an environment that failed may fail to close too
-            env.close()
+            model = build_model(entry, config, env, seed, config.run.device)
+            callback = RunCallback(context, model, updates, resumes)
+            if saved is not None:
+                restore(model, saved)
+            _learn(context, model, callback)
+        finally:
+            with suppress(Exception):  # an environment that failed may fail to close too
+                env.close()
 
 
-def _raise_broken_contract(error: BaseException, name: str) -> None:
-    """Raises EnvironmentContractError if SB3's environments could not take what an environment returned."""
+def _learn(context: RunContext, model: BaseAlgorithm, callback: RunCallback) -> None:
+    try:
+        # The run decides its end between rollouts.
+        model.learn(NEVER, callback, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
+    except RunOverError:
+        return
+    except (Exception, KeyboardInterrupt) as error:
+        context.rescue(callback.snapshot, error, [Report(0, episodes=callback.episodes)])
+        _raise_broken_contract(error, context.entry)
+        raise
+
+
+def _raise_broken_contract(error: BaseException, entry: EnvEntry) -> None:
+    """Says what an environment did wrong, if an error of SB3 tells it.
+
+    Raises:
+        EnvironmentContractError: SB3's environments could not take what it returned.
+        PluginError: its process has ended.
+    """
+    name = entry.name
+    if isinstance(error, (EOFError, ConnectionError)):
+        raise process_ended(entry) from error
     if isinstance(error, Exception):
         raise_misfit(error, name)
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -228,26 +241,6 @@ def _raise_broken_contract(error: BaseException, name: str) -> None:
             space = frame.f_locals["self"].observation_space
             if text := wrong_observation(space, [frame.f_locals["obs"]]):
                 raise EnvironmentContractError(f"environment '{name}' returned {text}") from error
-
-
-def _number_of_threads(context: RunContext, model: BaseAlgorithm) -> int:
-    """Decides the number where `agent.torch_threads` is null, and says what it measured. One thread wins a tie."""
-    agent = context.config.agent
-    assert isinstance(agent, SB3Config)
-    if agent.torch_threads is not None:
-        return agent.torch_threads
-    seconds = seconds_of_a_rollout(model, agent)
-    if not seconds:
-        return torch.get_num_threads()
-    number = min(seconds, key=lambda threads: seconds[threads])
-    measured = ", ".join(f"{taken:.2g} s with {threads}" for threads, taken in seconds.items())
-    text = (
-        f"torch computes with {number} thread{'s' * (number > 1)}; a rollout and its updates take {measured}"
-    )
-    context.event(
-        "torch_threads", text, threads=number, seconds={str(key): each for key, each in seconds.items()}
-    )
-    return number
 
 
 def _check_memory(entry: EnvEntry, config: Config) -> None:
@@ -285,10 +278,7 @@ def load(
     entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]
 ) -> SB3Policy:
     """Returns the policy of a checkpoint; `AgentEntry.load`. One environment is made, to read its spaces."""
-    # These keys do not change the policy. The smallest values that SB3 accepts keep its buffers small.
-    keys = ("n_steps", "batch_size", "buffer_size")
-    least: dict[str, Any] = {name: 2 for name in keys if name in type(config.agent).model_fields}
-    config = replace(config, agent=config.agent.model_copy(update=least))
+    config = with_small_buffers(config)
     env = make_stack(entry, config, 1, 0)
     try:
         with SizeLimit(state):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -18,9 +19,17 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
-from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize, VecTransposeImage
+from stable_baselines3.common.vec_env import (
+    SubprocVecEnv,
+    VecEnv,
+    VecFrameStack,
+    VecNormalize,
+    VecTransposeImage,
+)
 
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNConfig
+from a3c_zoo.baselines.computing import VecEnvName
+from a3c_zoo.baselines.env_process import MadeInProcess, starting_processes
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.cures import install_needed
@@ -30,6 +39,7 @@ from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
+from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.store.saved_state import fitting, loading
 
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
@@ -58,6 +68,7 @@ POLICY_KEYS |= {"lstm_hidden_size", "n_lstm_layers", "enable_critic_lstm", "shar
 NOT_SB3 = {
     *POLICY_KEYS,
     "activation",
+    "vec_env",
     "schedule_steps",
     "clip_rewards",
     "normalize",
@@ -66,8 +77,13 @@ NOT_SB3 = {
 }
 
 
-def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
+def make_stack(
+    entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_env: VecEnvName = "dummy"
+) -> VecEnv:
     """Makes the environments of `env.stack`; `info["episode"]` has the raw return of an episode that ended.
+
+    Args:
+        vec_env: what steps those of `own`.
 
     Raises:
         ConfigError: actions of `own` do not begin with 0, a key that SB3's environments do not have was
@@ -77,7 +93,11 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     """
     assert isinstance(config.agent, SB3Config)
     with kept_settings():
-        env = _make_envs(entry, config, num_envs, seed)
+        if vec_env == "subproc":
+            with starting_processes(entry, config.run.start_method) as arguments:
+                env = _make_envs(entry, config, num_envs, seed, arguments)
+        else:
+            env = _make_envs(entry, config, num_envs, seed)
     chosen = config.agent.normalize
     if not chosen:
         return env
@@ -95,7 +115,10 @@ def make_stack(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         ) from error
 
 
-def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> VecEnv:
+def _make_envs(
+    entry: EnvEntry, config: Config, num_envs: int, seed: int, in_processes: Mapping[str, str] | None = None
+) -> VecEnv:
+    """See `make_stack`. in_processes: the arguments of SubprocVecEnv; None for environments in this process."""
     assert isinstance(config.agent, SB3Config)
     clip = config.agent.clip_rewards
     given = config.env.factory_kwargs()
@@ -109,7 +132,7 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
     if "NoFrameskip-v" in (
         entry.gym_id or ""
     ):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
-        return _make_atari_stack(entry, config.env, num_envs, seed, clip)
+        return _make_atari_stack(entry, config.env, num_envs, seed, clip, in_processes)
     if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
         _refuse_changed(entry, config.env, given)
     if entry.factory is None:
@@ -123,11 +146,14 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
         wrapped: Env[Any, Any] = wrap_all(gymnasium.make(env_id, **kwargs), wrappers)
         return wrapped
 
+    made: Any = make if wrappers else env_id
+    vec_env: dict[str, Any] = {}
+    if in_processes is not None:
+        made = MadeInProcess(MODULE_FILES, env_id, tuple(wrappers))
+        vec_env = {"vec_env_cls": SubprocVecEnv, "vec_env_kwargs": in_processes}
     wrapper_class = ClipRewardEnv if clip else None
     with faults_of(entry):
-        env = make_vec_env(
-            make if wrappers else env_id, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class
-        )
+        env = make_vec_env(made, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class, **vec_env)
     if np.any(start := getattr(env.action_space, "start", 0)):
         env.close()
         raise ConfigError(
@@ -138,7 +164,12 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int) -> Vec
 
 
 def _make_atari_stack(
-    entry: EnvEntry, config: EnvConfig, num_envs: int, seed: int, clip_rewards: bool
+    entry: EnvEntry,
+    config: EnvConfig,
+    num_envs: int,
+    seed: int,
+    clip_rewards: bool,
+    in_processes: Mapping[str, str] | None,
 ) -> VecEnv:
     """Makes `make_atari_env`, `VecFrameStack` and `VecTransposeImage`, combined as in RL Zoo.
 
@@ -158,10 +189,14 @@ def _make_atari_stack(
     given.pop("fire_after_life_loss", None)
     _refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
+    made: Any = entry.own_id
+    vec_env: dict[str, Any] = {}
+    if in_processes is not None:
+        made = MadeInProcess(MODULE_FILES, entry.own_id)
+        vec_env = {"vec_env_cls": SubprocVecEnv, "vec_env_kwargs": in_processes}
     with faults_of(entry):
-        env = make_atari_env(
-            entry.own_id, num_envs, seed, wrapper_kwargs={**wrapper, "clip_reward": clip_rewards}
-        )
+        wrapper_kwargs = {**wrapper, "clip_reward": clip_rewards}
+        env = make_atari_env(made, num_envs, seed, wrapper_kwargs=wrapper_kwargs, **vec_env)
     return VecTransposeImage(VecFrameStack(env, given.get("frame_stack", 4)))
 
 
@@ -172,6 +207,13 @@ def _refuse_changed(entry: EnvEntry, config: EnvConfig, keys: Collection[str]) -
             raise ConfigError(
                 f"env.{name}: {entry.own_id} doesn't know this key of '{entry.name}'; set env.stack=zoo"
             )
+
+
+def with_small_buffers(config: Config) -> Config:
+    """A configuration of the same policy. Its buffers have the smallest sizes that SB3 accepts."""
+    keys = ("n_steps", "batch_size", "buffer_size")
+    least: dict[str, Any] = {name: 2 for name in keys if name in type(config.agent).model_fields}
+    return replace(config, agent=config.agent.model_copy(update=least))
 
 
 def build_model(

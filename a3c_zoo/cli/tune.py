@@ -29,12 +29,11 @@ from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import absolute, valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
+from a3c_zoo.tuning.choices import MOST_BYTES, PRUNERS, SAMPLERS
 
 if TYPE_CHECKING:
     from a3c_zoo.tuning.studies import TuningStudy
 
-#: The most bytes in the name of a study. The names of its runs are this name and more.
-MOST_BYTES: Final = 200
 #: The options that a study keeps.
 KEPT: Final = ("env", "agent", "hyperparams", "overrides", "steps", "seeds", "episodes", "sampler")
 PRUNER: Final = (
@@ -44,6 +43,10 @@ PRUNER: Final = (
 SAMPLER: Final = "Optuna's sampler.  [default: tpe]"
 STORAGE: Final = "Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]"
 OUT: Final = "File of the new set.  [default: in studies/NAME]"
+METHOD: Final = (
+    'Begin with a method of compare, in place of --agent, --hyperparams and -o: "AGENT:SET -o KEY=VALUE". '
+    "NAME= before it names the study."
+)
 STEPS: Final = "Agent steps of a whole run.  [default: ENV's budget, or 400000]"
 RESUME: Final = (
     "Go on with a study. It has ENV and its options; --trials, --timeout and --final-seeds can be given anew."
@@ -54,6 +57,7 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 @click.command(epilog="Example: a3c-zoo tune cartpole --agent nstep --trials 30 --timeout 15m")
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options
+@click.option("--method", default="", metavar="METHOD", help=METHOD)
 @click.option(
     "--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all."
 )
@@ -70,12 +74,12 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 )
 @click.option(
     "--sampler",
-    type=click.Choice(["tpe", "random", "gp"]),
+    type=click.Choice(SAMPLERS),
     default="tpe",
     help="Optuna's sampler.  [default: tpe]",
 )
-@click.option("--pruner", type=click.Choice(["halving", "none"]), default="halving", help=PRUNER)
-@click.option("--study", metavar="NAME", help="Name of the study.  [default: ENV-AGENT]")
+@click.option("--pruner", type=click.Choice(PRUNERS), default="halving", help=PRUNER)
+@click.option("--study", metavar="NAME", help="Name of the study.  [default: ENV-AGENT, or ENV-NAME]")
 @click.option(
     "--storage",
     metavar="FILE|URL",
@@ -114,7 +118,7 @@ def command(
     need_extra("tune", "tune", "optuna")
     from a3c_zoo.display.displays import open_display
     from a3c_zoo.tuning.studies import OPTIONS, TuningStudy
-    from a3c_zoo.tuning.tune import make_settings, rehearse_study, tune
+    from a3c_zoo.tuning.tune import make_settings, rehearse_study, study_name, tune
     from a3c_zoo.tuning.tuning_view import TuningView
 
     if as_json:
@@ -122,7 +126,7 @@ def command(
     else:
         drop_lost_output("stdout")
     warn_about_faults()
-    made = {name: options.pop(name) for name in (*KEPT, "pruner")}
+    made = {name: options.pop(name) for name in (*KEPT, "pruner", "method")}
     if resume is not None:
         _refuse_beside_resume()
         resumed = TuningStudy(study := valid_name(resume, "--resume", MOST_BYTES), storage, runs_dir)
@@ -136,7 +140,7 @@ def command(
     elif made["env"] is None:
         raise ZooError("name an environment, or a study to --resume. See: a3c-zoo list envs")
     settings = make_settings(**made)
-    name = study or f"{settings.env}-{settings.agent}".replace(":", "_").replace("/", "_")
+    name = study or study_name(settings, made.get("method", ""))
     with chosen_engine(options) as engine:
         opened = TuningStudy(valid_name(name, "--study", MOST_BYTES), storage, runs_dir, settings)
         _refuse_if_ended(
@@ -161,7 +165,7 @@ def _refuse_beside_resume() -> None:
     params = [
         param
         for param in click.get_current_context().command.params
-        if param.name in (*KEPT, "pruner", "study")
+        if param.name in (*KEPT, "pruner", "method", "study")
     ]
     if given := [param.opts[0] for param in params if is_typed(str(param.name))]:
         raise ZooError(f"--resume goes on with a study as it began; leave out {', '.join(given)}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from a3c_zoo.comparison.methods import method_settings
 from a3c_zoo.config import Config
 from a3c_zoo.config.provenance import plugin_versions, plugins_of
 from a3c_zoo.config.sets import dump_config, entries_of
@@ -85,9 +86,12 @@ class KnownRuns:
         network = network.decided(config.run.device, config.env.num_envs, has_fast_bfloat16)
         return replace(config, network=network)
 
-    def guess(self, env: str, agent: str, steps: int | None, time_limit_s: float | None) -> float | None:
-        """How long a run with this budget will take, in seconds; None if no earlier run tells."""
-        runs = [run for run in self._runs if (run.meta["env"], run.meta["agent"]) == (env, agent)]
+    def guess(self, config: Config, steps: int | None, time_limit_s: float | None) -> float | None:
+        """How long a run with this budget will take, in seconds; None if no earlier run tells.
+
+        Only runs tell that have the same settings, beside seed and budget, on a machine such as this.
+        """
+        runs = [run for run in self._runs if self._fits(run, config)]
         outcomes = [run.outcome for run in runs if run.outcome is not None]
         startup_s = statistics.median(
             [each.total_s - each.training_s for each in outcomes] or [GUESSED_STARTUP_S]
@@ -97,6 +101,21 @@ class KnownRuns:
         if not outcomes:
             return None
         return startup_s + steps / max(statistics.median(each.steps_per_s for each in outcomes), 1e-3)
+
+    def _fits(self, run: Run, config: Config) -> bool:
+        """Whether a run is as fast as one with this configuration would be."""
+        names = config.env_name, config.agent_name
+        host = self._host["host"]
+        if (run.meta["env"], run.meta["agent"]) != names or run.meta["host"]["cpu"] != host["cpu"]:
+            return False
+        if run.meta["host"]["cores"] != host["cores"] or run.meta["serial"]:
+            return False
+        try:
+            settings = run.settings
+        except RunDirectoryError:
+            return False
+        wanted = method_settings(config)
+        return all(settings.get(key) == value for key, value in wanted.items())
 
 
 def _is_finished(run: Run) -> bool:

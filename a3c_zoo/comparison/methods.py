@@ -30,7 +30,8 @@ class Method:
 
     Attributes:
         text: as users write it. stack: the value of `env.stack` that they asked for (`sb3-a2c@zoo`).
-        label: its name in a report, if several configurations of one agent are compared.
+        label: its name in a report, if several configurations of one agent are compared. given_name: that part of
+            it which the user gave, before the sign of equality.
         hyperparams, overrides: of `train`.
     """
 
@@ -40,6 +41,14 @@ class Method:
     label: str = ""
     hyperparams: str | None = None
     overrides: tuple[str, ...] = ()
+    given_name: str = ""
+
+    @property
+    def all_overrides(self) -> tuple[str, ...]:
+        """Its overrides, with that of `env.stack`."""
+        if self.stack:
+            return (*self.overrides, f"env.stack={self.stack}")
+        return self.overrides
 
     @property
     def name(self) -> str:
@@ -48,8 +57,7 @@ class Method:
 
     def config(self, registry: Registry, env: EnvEntry) -> Config:
         """Its configuration on an environment, as `train` has it. Raises ConfigError and UnknownNameError."""
-        stack = [f"env.stack={self.stack}"] if self.stack else []
-        overrides = [*self.overrides, *stack]
+        overrides = list(self.all_overrides)
         return resolve_config(registry, env, self.agent, hyperparams=self.hyperparams, overrides=overrides)
 
 
@@ -92,9 +100,10 @@ def parsed_method(registry: Registry, text: str) -> Method:
             "agent", name, registry.agents, listing="a3c-zoo list agents, a3c-zoo list baselines"
         )
     overrides = _overrides(text, words[1:])
+    given_name = label
     if not label and (colon or overrides):
         label = text.strip()
-    return Method(text, registry.agents[name], stack, label, hyperparams or None, overrides)
+    return Method(text, registry.agents[name], stack, label, hyperparams or None, overrides, given_name)
 
 
 def _stack_apart(text: str) -> tuple[str, str | None]:

@@ -64,7 +64,7 @@ class PlannedRun:
     done: Path | None
     guess_s: float | None
     schedule_steps: int | None = None
-    tuning: Mapping[str, int] = field(default_factory=dict)
+    tuning: Mapping[str, int] | str = field(default_factory=dict)
 
     @property
     def least_steps(self) -> int:
@@ -120,9 +120,9 @@ class Plan:
         return f"All schedules, such as that of the learning rate, end with the budget.{also}"
 
     @property
-    def tuning(self) -> dict[str, dict[str, Mapping[str, int]]]:
+    def tuning(self) -> dict[str, dict[str, Mapping[str, int] | str]]:
         """Environment → method → what finding its set cost, where the set says so."""
-        costs: dict[str, dict[str, Mapping[str, int]]] = {}
+        costs: dict[str, dict[str, Mapping[str, int] | str]] = {}
         for run in self.runs:
             if run.tuning:
                 costs.setdefault(run.env, {})[run.method] = run.tuning
@@ -266,7 +266,7 @@ def plan_run(
         config,
         command,
         known.same(config),
-        known.guess(entry.name, agent.name, budget.steps, budget.time_limit_s),
+        known.guess(config, budget.steps, budget.time_limit_s),
         max(schedules.values(), default=None) if budget.steps else None,
         tuning_cost(registry, entry, agent, method.hyperparams),
     )

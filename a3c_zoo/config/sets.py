@@ -327,12 +327,15 @@ def _of_rl_zoo(registry: Registry, env: EnvEntry, agent: AgentEntry, file: str) 
 
 def tuning_cost(
     registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None
-) -> dict[str, int]:
-    """The cost of finding the values with which a configuration begins; empty if its last source has none."""
+) -> Mapping[str, int] | str:
+    """The cost of finding the values with which a configuration begins; empty if its last source has none.
+
+    It is a text if the cost was not counted.
+    """
     documents = documents_of(registry, env, agent, hyperparams)
     if not documents:
         return {}
-    cost: dict[str, int] = documents[-1].data.get(TUNING) or {}
+    cost: Mapping[str, int] | str = documents[-1].data.get(TUNING) or {}
     return cost
 
 

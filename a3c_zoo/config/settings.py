@@ -27,8 +27,10 @@ _LAST = 12
 SEARCH = "search"
 #: The block of a set that says what finding it cost. A run does not have it.
 TUNING = "tuning"
-#: The keys of this block; each has a whole number.
+#: The keys of this block; each has a whole number. A text takes their place where nobody counted.
 TUNING_COST = ("trials", "runs", "steps")
+#: The most characters of such a text.
+MAX_TUNING_TEXT = 200
 #: The block of a set with the budget of a comparison: `steps`, in agent steps of each run. A run does not
 #: have it.
 COMPARE = "compare"
@@ -84,8 +86,9 @@ class Settings:
                 self.search = document
             elif section == TUNING:
                 if not is_cost(values):
+                    keys = ", ".join(TUNING_COST)
                     self._fault(
-                        given, section, f"must have the keys {', '.join(TUNING_COST)}, with whole numbers"
+                        given, section, f"must have the keys {keys}, with whole numbers, or be a line of text"
                     )
             elif section == COMPARE:
                 if not is_comparison(values):
@@ -407,7 +410,9 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
 
 
 def is_cost(values: Any) -> bool:
-    """Whether a block `tuning:` has all of its numbers, and nothing else."""
+    """Whether a block `tuning:` has all of its numbers, and nothing else; or a line of text."""
+    if isinstance(values, str):
+        return 0 < len(values) <= MAX_TUNING_TEXT and values.isprintable()
     is_whole = isinstance(values, dict) and all(type(each) is int and each >= 0 for each in values.values())
     return is_whole and {*values} == {*TUNING_COST}
 

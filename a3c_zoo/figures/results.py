@@ -122,7 +122,7 @@ class Making:
 
     Attributes:
         schedules: the rule for the lengths of schedules, in words. slots: how many trained at once, at most.
-        tuning: environment → method → the cost of finding its set, if the set has it.
+        tuning: environment → method → the cost of finding its set, if the set has it; a text if it was not counted.
         engine_notes: see `Engine.notes`.
         missing: environment → method → how many of its runs are still to come; empty for a finished comparison.
         plan: a digest of all planned runs.
@@ -130,7 +130,7 @@ class Making:
 
     schedules: str = ""
     slots: int = 1
-    tuning: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    tuning: Mapping[str, Mapping[str, Mapping[str, int] | str]] = field(default_factory=dict)
     engine_notes: tuple[str, ...] = ()
     missing: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     plan: str = ""

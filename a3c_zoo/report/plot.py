@@ -189,6 +189,12 @@ def _line(run: RunRecord, kind: Kind, x: Axis, window: int | None) -> Line:
     return Line(run.curve.axis(x), running_mean(values, 1 if run.is_smoothed else window or WINDOWS[kind]))
 
 
+def table_of(records: Sequence[RunRecord]) -> bytes:
+    """Learning curves over agent steps as CSV, as `plot --out FILE.csv` writes them."""
+    lines = [DrawnRun(record, record.method, _line(record, "return", "steps", None)) for record in records]
+    return _table(lines, "return", "steps")
+
+
 def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:
     """One row for each point: run, label, seed, x and y."""
     file = io.StringIO()

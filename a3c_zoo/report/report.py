@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from a3c_zoo.report.results_json import runs_csv, to_json
 from a3c_zoo.report.verdict import common_budget, verdict
 from a3c_zoo.runs.videos import REPORT_FILM
 from a3c_zoo.store.directory import disk_errors, write_json
+from a3c_zoo.store.run import VEC_ENV_OF
 from a3c_zoo.store.tables import Axis
 from a3c_zoo.words import counted, listed
 
@@ -63,12 +65,17 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
     write_json(out / "results.json", plain)
 
 
-def page_of(results: Results, films: Films | None = None) -> ReportPage:
-    """The whole report. films: None if nobody asked for them."""
+def page_of(results: Results, films: Films | None = None, day: date | None = None) -> ReportPage:
+    """The whole report.
+
+    Args:
+        films: None if nobody asked for them. day: on which the comparison was made; by default today.
+    """
+    made = day or datetime.now().astimezone()
     curves = {env: panels_of(results, env) for env in results.environments}
     return ReportPage(
         title=f"{listed(results.methods)} on {listed(results.environments)}",
-        subtitle=f"{_head(results)}, {datetime.now().astimezone():%Y-%m-%d}",
+        subtitle=f"{_head(results)}, {made:%Y-%m-%d}",
         verdict=verdict(results),
         sections=[
             *(_environment(results, env, rows) for env, rows in curves.items()),
@@ -326,7 +333,9 @@ def _settings(results: Results) -> ReportSection:
     )
 
 
-def _cost(tuning: Mapping[str, int] | None) -> str:
+def _cost(tuning: Mapping[str, int] | str | None) -> str:
+    if isinstance(tuning, str):
+        return tuning
     if tuning:
         return ", ".join(counted(number, name) for name, number in tuning.items())
     return NONE
@@ -383,6 +392,24 @@ def _evaluation(results: Results) -> list[str]:
     ]
 
 
+def _measured_first(results: Results) -> list[str]:
+    """What runs of a library's algorithm timed before they trained, and what they took; none without such runs."""
+    taken: dict[str, Counter[str]] = {}
+    for run in results.runs:
+        record = run.record
+        name = next((value for key, value in record.host.items() if key.startswith(VEC_ENV_OF)), None)
+        if name is not None and record.settings.get("agent.vec_env") == "auto":
+            taken.setdefault(run.measures.method, Counter())[name] += 1
+    texts = []
+    for method, names in taken.items():
+        each = [f"{name} in {counted(number, 'runs')}" for name, number in names.items()]
+        texts.append(
+            f"{method}: before training, each run chose DummyVecEnv (dummy) or SubprocVecEnv (subproc), whichever was "
+            f"faster there: {listed(each)}."
+        )
+    return texts
+
+
 def _how_it_was_measured(results: Results) -> ReportSection:
     making = results.making
     order = "seed by seed, the runs of a seed in random order."
@@ -400,6 +427,7 @@ def _how_it_was_measured(results: Results) -> ReportSection:
             *_evaluation(results),
             f"Time: seconds of training, for runs of a3c-zoo without start-up and without writing checkpoints. {how}",
             *([making.schedules] if making else []),
+            *_measured_first(results),
             "Statistics: the seed is the unit. Intervals are 95 % percentile bootstraps over runs, stratified by "
             "environment and widened for few runs; those of median times are Kaplan and Meier's, those of differences "
             "of mean times Welch's. Each holds for its figure alone. Claims rest on permutation tests, and all claims "

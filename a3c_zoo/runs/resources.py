@@ -138,12 +138,13 @@ class Meter:
     """Measures a run from now on.
 
     Attributes:
-        peak_memory_mib: the largest sample so far, in MiB; None before the first.
+        peak_memory_mib: the largest sample so far, in MiB, without what was forgotten; None before the first.
         usage: the newest sample; None before the first.
     """
 
     def __init__(self) -> None:
         self.peak_memory_mib: float | None = None
+        self._earlier_peak_mib: float | None = None
         self.usage: Usage | None = None
         # The processes at the newest look at the memory: to find them takes milliseconds.
         self._family: list[psutil.Process] = []
@@ -161,7 +162,13 @@ class Meter:
     def go_on_from(self, earlier: ResourceState) -> None:
         """Adds what earlier sessions of the run used."""
         self._before_s += earlier.cpu_s or 0.0
+        self._earlier_peak_mib = earlier.peak_memory_mib
         self._take(earlier.peak_memory_mib)
+
+    def forget_start(self) -> None:
+        """Training begins: the memory of what went before it, such as measurements, does not count."""
+        with self._lock:
+            self.peak_memory_mib = self._earlier_peak_mib
 
     def state(self) -> ResourceState:
         """For a checkpoint."""

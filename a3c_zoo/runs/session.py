@@ -129,6 +129,7 @@ class Session:
         self._watch.stop.interrupts = False
         self._snapshot = snapshot
         self._clock.switch("training")
+        self._watch.meter.forget_start()
         self._publisher.start()
         self._progress.now()
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s

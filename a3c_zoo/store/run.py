@@ -19,12 +19,14 @@ from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluatio
 from a3c_zoo.store.command_lines import command_of
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, PULLED, RUN_FORMAT, RunDirectory, run_paths, why_not_own
 from a3c_zoo.store.needed_plugins import what_is_missing
-from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of
+from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of, vec_env_of
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
     from a3c_zoo.plugins.registry import Registry
 
+#: Begins the name of a row among those of the machine: what stepped the environments of an agent.
+VEC_ENV_OF: Final = "vec_env of "
 #: Keys of meta.json, and the type of their values.
 _META_TYPES: Final = {
     "env": str,
@@ -188,6 +190,13 @@ class Run(RunDirectory):
             return self.timing.torch_threads
         return torch_threads_of(self.path, self.settings)
 
+    @cached_property
+    def vec_env(self) -> str | None:
+        """What stepped the environments of a library's algorithm; see `vec_env_of`."""
+        if self.timing and self.timing.vec_env:
+            return self.timing.vec_env
+        return vec_env_of(self.path, self.settings)
+
     @property
     def seed(self) -> int:
         """The seed of its configuration."""
@@ -207,10 +216,12 @@ class Run(RunDirectory):
 
     @property
     def host(self) -> dict[str, str]:
-        """The machine, and the threads of torch. Printable."""
+        """The machine; the threads of torch and the vector environment, if the agent has them. Printable."""
         host = _texts(self.meta.get("host"))
         if self.torch_threads is not None:
             host[printable(f"torch threads of {self.meta['agent']}")] = str(self.torch_threads)
+        if self.vec_env is not None:
+            host[printable(f"{VEC_ENV_OF}{self.meta['agent']}")] = self.vec_env
         return host
 
     @property

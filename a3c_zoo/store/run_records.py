@@ -43,7 +43,8 @@ class RunRecord:
         seed: None if it is not known.
         curve: every training episode.
         settings: every value of the configuration, "section.key" → value.
-        host, versions: name → value, from meta.json: the machine, and the packages. host has torch's threads, too.
+        host, versions: name → value, from meta.json: the machine, and the packages. host has torch's threads and the
+            vector environment, too, if the agent has such settings.
         command: the command line of a3c-zoo that made the run, in words; empty if none did.
         outcome: None for a run that has not ended.
         evaluations: of its checkpoints, rising in steps; those beside training in a run of another program.

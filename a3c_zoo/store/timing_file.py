@@ -28,11 +28,13 @@ class Timing:
         calibration_s: seconds that a fixed loop took before the run.
         variables: those of `SPEED_VARIABLES` that were set, with their values.
         torch_threads: the number of torch's threads with which the agent computed; None if it has no such setting.
+        vec_env: what stepped a library's own environments, "dummy" or "subproc"; None for others.
     """
 
     calibration_s: float
     variables: Mapping[str, str]
     torch_threads: int | None = None
+    vec_env: str | None = None
 
 
 def speed_variables() -> dict[str, str]:
@@ -45,7 +47,10 @@ def timing_of(run: Path) -> Timing | None:
     try:
         content = fields_of(Timing, read_json(run / TIMING_FILE))
         variables = {printable(name): printable(str(value)) for name, value in content["variables"].items()}
-        timing = Timing(float(content["calibration_s"]), variables, content.get("torch_threads"))
+        vec_env = content.get("vec_env")
+        if vec_env is not None:
+            vec_env = printable(str(vec_env))
+        timing = Timing(float(content["calibration_s"]), variables, content.get("torch_threads"), vec_env)
         if timing.calibration_s >= LEAST_S:
             return timing
         return None
@@ -61,6 +66,7 @@ def write_timing(run: Path, calibration_s: float, wall_s: float, settings: Mappi
         "wall_s": round(wall_s, 3),
         "variables": speed_variables(),
         "torch_threads": torch_threads_of(run, settings),
+        "vec_env": vec_env_of(run, settings),
     }
     write_json(run / TIMING_FILE, content)
 
@@ -72,15 +78,51 @@ def torch_threads_of(run: Path, settings: Mapping[str, Any]) -> int | None:
     """
     if "agent.torch_threads" not in settings:
         return None
-    number = settings["agent.torch_threads"] or 1  # with a single thread, there is nothing to measure
-    if settings["agent.torch_threads"] is None and os.path.lexists(run / "events.jsonl"):
+    number: Any = settings["agent.torch_threads"]
+    if number is None:
         try:
-            for line in read_bytes(run / "events.jsonl", MAX_TEXT).splitlines():
-                event = json.loads(line)
-                if event["kind"] == "torch_threads":
-                    number = event["threads"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            number = _measured(run, "torch_threads", "threads", default=1)  # one thread need not be measured
+        except ValueError:
             return None
     if isinstance(number, int):
         return number
     return None
+
+
+def vec_env_of(run: Path, settings: Mapping[str, Any]) -> str | None:
+    """The vector environment in which a library stepped its own environments: "dummy" or "subproc".
+
+    None if the agent has no such setting, on the zoo's environments, or if the file is damaged.
+    """
+    if "agent.vec_env" not in settings or settings.get("env.stack") != "own":
+        return None
+    name: Any = settings["agent.vec_env"]
+    if name == "auto":
+        try:
+            name = _measured(
+                run, "vec_env", "vec_env", default="dummy"
+            )  # a single environment need not be measured
+        except ValueError:
+            return None
+    if isinstance(name, str):
+        return printable(name)
+    return None
+
+
+def _measured(run: Path, kind: str, key: str, default: Any) -> Any:
+    """What the last session measured, by the event of this kind; the default if there is none.
+
+    Raises:
+        ValueError: events.jsonl is damaged.
+    """
+    file = run / "events.jsonl"
+    found = default
+    if os.path.lexists(file):
+        try:
+            for line in read_bytes(file, MAX_TEXT).splitlines():
+                event = json.loads(line)
+                if event["kind"] == kind:
+                    found = event[key]
+        except (OSError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"{file.name} is damaged") from error
+    return found

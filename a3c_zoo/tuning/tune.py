@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from a3c_zoo.comparison.estimates import if_episodes_last, rough_duration
 from a3c_zoo.comparison.known_runs import KnownRuns
-from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.methods import Method, parsed_method
 from a3c_zoo.comparison.plan import Budget, plan_run
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
 from a3c_zoo.config.search import search_space
@@ -47,12 +47,30 @@ def make_settings(
     hyperparams: str | None,
     overrides: Sequence[str],
     steps: int | None,
+    method: str = "",
     **others: Any,
 ) -> StudySettings:
-    """The settings of a study. others: `pruner`, and those of `StudySettings`."""
+    """The settings of a study.
+
+    Args:
+        method: where the search begins, in place of agent, hyperparams and overrides: `"AGENT:SET -o KEY=VALUE"`, as
+            in a comparison. A name in it is that of the study, see `study_name`.
+        others: `pruner`, and those of `StudySettings`.
+
+    Raises:
+        ZooError: something of the method is given twice, or it cannot be read.
+        ConfigError: it has no such set, or its agent has no such key.
+    """
     find_typed_module(env)
     registry = get_registry()
     entry = registry.env(env)
+    if method:
+        if agent or hyperparams or overrides:
+            raise ZooError("--method names agent, set and values: leave out --agent, --hyperparams and -o")
+        parsed = parsed_method(registry, method)
+        agent = parsed.agent.name
+        hyperparams = parsed.hyperparams
+        overrides = parsed.all_overrides
     agent_entry = registry.agent(agent or entry.default_agent)
     keys = search_space(registry, entry, agent_entry, hyperparams, overrides)
     steps = steps or entry.budget_steps or USUAL_STEPS
@@ -74,6 +92,14 @@ def make_settings(
         config=config.to_dict(),
         space={each.key: {each.kind: list(each.values)} for each in keys},
     )
+
+
+def study_name(settings: StudySettings, method: str = "") -> str:
+    """The name of a study for which the user gave none: `ENV-AGENT`, or `ENV-NAME` with the name of a method."""
+    label = settings.agent
+    if method:
+        label = parsed_method(get_registry(), method).given_name or label
+    return f"{settings.env}-{label}".replace(":", "_").replace("/", "_")
 
 
 def rehearse_study(

@@ -1,22 +1,26 @@
-"""How many threads torch uses for a baseline: one or all, whichever computes faster on this machine, now.
+"""How a baseline computes on this machine, now: with which number of torch's threads, in which vector environment.
 
 On busy cores many threads wait for each other: a small network then takes many times as long as with one
-thread.
+thread. SubprocVecEnv steps environments side by side, and sends each action and observation through a pipe.
+Threads and processes want the same cores, so they are timed together.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
 from gymnasium import Space, spaces
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3Config
@@ -28,6 +32,19 @@ MEASURE_S: Final = 0.05
 ROUNDS: Final = 3
 #: After a turn in which one number was so many times as fast as the other, nothing more is measured.
 CLEAR: Final = 3.0
+#: How many batches of random actions take turns.
+BATCHES: Final = 32
+
+#: DummyVecEnv steps environments one after the other, SubprocVecEnv each in a process.
+VecEnvName = Literal["dummy", "subproc"]
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """A way to compute: torch's number of threads, and the vector environment."""
+
+    threads: int
+    vec_env: VecEnvName
 
 
 @contextmanager
@@ -41,42 +58,75 @@ def torch_threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def seconds_of_a_rollout(model: BaseAlgorithm, agent: SB3Config) -> dict[int, float]:
-    """Times the network's work of one rollout and its updates, with one thread and with all.
+def seconds_of_a_rollout(
+    model: BaseAlgorithm, agent: SB3Config, numbers: Sequence[int], envs: Mapping[VecEnvName, VecEnv]
+) -> dict[Computing, float]:
+    """Times the work of one rollout and its updates in each way to compute.
 
-    Parameters and random numbers stay as they are. It takes 0.2 to 0.6 s, and more with large networks.
+    Parameters and random numbers stay as they are; the environments are stepped. It takes 0.2 to 2 s, and more with
+    large networks.
+
+    Args:
+        numbers: of torch's threads.
+        envs: environments that have been reset. A single one is not stepped, as it makes no difference.
 
     Returns:
-        Number of threads → seconds, the mean of what was measured. Empty if torch has only one thread.
+        The seconds of each way, the mean of what was measured.
     """
-    most = torch.get_num_threads()
-    if most == 1 or model.device.type != "cpu":
-        return {}
     updates, samples = agent.updates(model.n_envs)
-    turns: list[dict[int, float]] = []
+    turns: list[dict[Computing, float]] = []
     acting = _outputs(model, agent, model.n_envs)
     learning = _outputs(model, agent, samples)
-
-    def act() -> None:
-        with torch.no_grad():
-            acting()
+    stepping = {name: _steps(env) if len(envs) > 1 else _nothing for name, env in envs.items()}
 
     def learn() -> None:
         learning().backward()  # type: ignore[no-untyped-call]
 
     with lent_generator():  # acting samples actions
-        while len(turns) < ROUNDS and (
-            not turns or max(turns[-1].values()) < CLEAR * min(turns[-1].values())
-        ):
+        while len(turns) < ROUNDS and not (turns and _is_clear(turns[-1])):
             turns.append({})
-            for threads in (1, most):
+            for threads in numbers:
                 with torch_threads(threads):
-                    turns[-1][threads] = agent.rollout_steps * _mean_s(act) + updates * _mean_s(learn)
+                    learn_s = updates * _mean_s(learn)
+                    for name, step in stepping.items():
+                        act_s = agent.rollout_steps * _mean_s(_acts(acting, step))
+                        turns[-1][Computing(threads, name)] = act_s + learn_s
     model.policy.optimizer.zero_grad()
-    return {threads: fmean(turn[threads] for turn in turns) for threads in (1, most)}
+    return {each: fmean(turn[each] for turn in turns) for each in turns[0]}
 
 
-def _mean_s(work: Callable[[], None]) -> float:
+def seconds_of_a_step(env: VecEnv) -> float:
+    """Times a step of all environments; they have been reset."""
+    return _mean_s(_steps(env))
+
+
+def _is_clear(turn: Mapping[Computing, float]) -> bool:
+    """Whether one way was `CLEAR` times as fast as any other."""
+    fastest, second = sorted(turn.values())[:2]
+    return second >= CLEAR * fastest
+
+
+def _acts(acting: Callable[[], Tensor], step: Callable[[], object]) -> Callable[[], None]:
+    def act() -> None:
+        with torch.no_grad():
+            acting()
+        step()
+
+    return act
+
+
+def _steps(env: VecEnv) -> Callable[[], object]:
+    """Steps environments with random actions."""
+    batches = [np.stack([env.action_space.sample() for _ in range(env.num_envs)]) for _ in range(BATCHES)]
+    actions = itertools.cycle(batches)
+    return lambda: env.step(next(actions))
+
+
+def _nothing() -> None:
+    return
+
+
+def _mean_s(work: Callable[[], object]) -> float:
     """Repeats work for `MEASURE_S`. The mean counts the times in which threads waited for a busy core."""
     work()  # the first time makes buffers and threads
     count = 0

@@ -1,0 +1,12 @@
+"""What a user of `tune` chooses among. The command line shows it, and so this module imports nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Optuna's samplers.
+SAMPLERS: Final = ("tpe", "random", "gp")
+#: Whether trials race, see `racing`.
+PRUNERS: Final = ("halving", "none")
+#: The most bytes in the name of a study. The names of its runs are this name and more.
+MOST_BYTES: Final = 200

@@ -1,0 +1,114 @@
+"""`a3c_zoo.tune`: a search from Python, as `a3c-zoo tune` makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from a3c_zoo.cures import install_extra
+from a3c_zoo.display.displays import notebook_display
+from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
+from a3c_zoo.errors import ZooError
+from a3c_zoo.files import valid_name
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.processes.child import check_main
+from a3c_zoo.processes.start import refuse_unguarded
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
+from a3c_zoo.tuning.choices import MOST_BYTES, PRUNERS, SAMPLERS
+from a3c_zoo.words import listed
+
+if TYPE_CHECKING:
+    from a3c_zoo.tuning.racing import TuningWatcher
+
+
+def tune(
+    env: str,
+    *,
+    agent: str | None = None,
+    hyperparams: str | None = None,
+    overrides: Sequence[str] = (),
+    method: str = "",
+    trials: int = 30,
+    timeout_s: float | None = None,
+    seeds: int = 2,
+    final_seeds: int = 7,
+    steps: int | None = None,
+    episodes: int = 20,
+    sampler: str = "tpe",
+    pruner: str = "halving",
+    study: str | None = None,
+    storage: str | None = None,
+    runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    out: str | Path | None = None,
+    engine: str = DEFAULT_ENGINE,
+    engine_options: Sequence[str] = (),
+    watcher: TuningWatcher | None = None,
+) -> dict[str, Any] | None:
+    """Searches for better hyperparameters, compares the result with the start, and writes it as a set.
+
+    It needs the extra `tune`. The same call goes on with a study that was interrupted. In a script, call it below
+    `if __name__ == "__main__":`.
+
+    Args:
+        agent, hyperparams, overrides: where the search begins; by default the default set of the environment's agent.
+            overrides are `KEY=VALUE` texts.
+        method: the same in one text, in place of these: `"NAME=AGENT:SET -o KEY=VALUE"`, as `compare` takes it.
+        trials: of the study, in all. timeout_s: after this time no trial begins or goes on.
+        seeds: runs of each trial. final_seeds: runs of each method in the comparison.
+        steps: agent steps of a whole run; by default the environment's budget, or 400,000.
+        episodes: of each evaluation. sampler: Optuna's, "tpe", "random" or "gp". pruner: "halving" or "none".
+        study: its name; by default `ENV-AGENT`, or `ENV-NAME` with the name of a method.
+        storage: where Optuna keeps it, see `a3c-zoo tune --storage`. out: the file of the set.
+        engine, engine_options: what runs the trainings, and its settings: `KEY=VALUE` texts.
+        watcher: is told the progress; by default notebooks show it.
+
+    Returns:
+        The contents of `a3c-zoo tune --json`; None if other processes still train trials of the study.
+
+    Raises:
+        ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call goes on.
+    """
+    refuse_unguarded()
+    try:
+        from a3c_zoo.tuning.studies import TuningStudy
+        from a3c_zoo.tuning.tune import make_settings, rehearse_study, study_name
+        from a3c_zoo.tuning.tune import tune as run_study
+        from a3c_zoo.tuning.tuning_view import TuningView
+    except ImportError as error:
+        raise ZooError(f"tune needs Optuna ({error}): {install_extra('tune')}") from error
+    _refuse_others("sampler", sampler, SAMPLERS)
+    _refuse_others("pruner", pruner, PRUNERS)
+    counts = {"trials": trials, "seeds": seeds, "final_seeds": final_seeds, "episodes": episodes}
+    if small := [name for name, count in counts.items() if count < 1]:
+        raise ZooError(f"{listed(small)}: give 1 or more")
+    settings = make_settings(
+        env,
+        agent,
+        hyperparams,
+        overrides,
+        steps,
+        method,
+        seeds=seeds,
+        episodes=episodes,
+        sampler=sampler,
+        pruner=pruner,
+    )
+    name = valid_name(study or study_name(settings, method), "--study", MOST_BYTES)
+    check_main()
+    options: dict[str, Any] = {"trials": trials, "timeout_s": timeout_s, "final_seeds": final_seeds}
+    file = None if out is None else Path(out)
+    with (
+        open_engine(get_registry(), engine, engine_options) as opened,
+        closing(notebook_display()) as display,
+    ):
+        made = TuningStudy(name, storage, Path(runs_dir), settings)
+        view = watcher or TuningView(trials, settings.steps, display, opened.slots)
+        rehearse_study(made, opened, view.message, out=file, **options)
+        return run_study(made, opened, view, out=file, **options)
+
+
+def _refuse_others(name: str, value: str, values: Sequence[str]) -> None:
+    if value not in values:
+        raise ZooError(f"{name} '{value}': choose {', '.join(values)}")

@@ -1,0 +1,384 @@
+"""Writes the tables of README.md and docs/benchmarks.md whose figures are in files.
+
+    python benchmarks/doc_tables.py
+
+The figures are in docs/figures/ and in the reports of docs/reports/. A table stands between two comments with its name.
+A test compares the pages with what this makes.
+
+    docs/figures/cartpole.csv      python benchmarks/cartpole.py --csv docs/figures/cartpole.csv
+    docs/figures/atari-speed.csv   python benchmarks/atari.py --csv docs/figures/atari-speed.csv
+    docs/figures/sb3-speed.csv     python benchmarks/sb3_speed.py
+    docs/reports/                  python benchmarks/reports.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from a3c_zoo.records import score
+
+ROOT = Path(__file__).resolve().parent.parent
+FIGURES = ROOT / "docs" / "figures"
+REPORTS = ROOT / "docs" / "reports"
+README = ROOT / "README.md"
+BENCHMARKS = ROOT / "docs" / "benchmarks.md"
+
+OURS, THEIRS = "a3c", "sb3-a2c"
+#: Rows of docs/figures/atari-speed.csv.
+SET_OF_PONG = "a3c, its set"
+SAME_NETWORK = "nature, float32"
+
+Row = Mapping[str, str]
+Lines = list[str]
+
+
+def rows_of(name: str) -> list[Row]:
+    """The rows of a file in docs/figures/; none if there is no such file."""
+    file = FIGURES / name
+    if not file.exists():
+        return []
+    with file.open(encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
+
+
+def results_of(report: str) -> dict[str, Any]:
+    """results.json of a committed report."""
+    results: dict[str, Any] = json.loads((REPORTS / report / "results.json").read_text(encoding="utf-8"))
+    return results
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Lines:
+    """A table in Markdown."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def digits(value: float, count: int = 3) -> str:
+    """A number with so many digits, and a whole one from 1,000 on."""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{float(f'{value:.{count}g}'):g}"
+
+
+def times(value: float) -> str:
+    """A ratio with two digits: 1.9, 10."""
+    return digits(value, 2)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# CartPole-v1, from the start of the process
+
+
+def cartpole_medians() -> dict[str, dict[str, float]]:
+    """Figure → method → its median over seeds."""
+    rows = rows_of("cartpole.csv")
+    figures = ("seconds", "steps", "steps_per_s", "peak_memory_mib")
+    return {
+        figure: {
+            method: median(float(row[figure]) for row in rows if row["method"] == method) for method in (OURS, THEIRS)
+        }
+        for figure in figures
+    }
+
+
+def cartpole_seeds() -> Lines:
+    """A row for each run."""
+    rows = [
+        [
+            row["method"],
+            row["seed"],
+            "yes" if row["solved"] == "True" else "no",
+            f"{float(row['seconds']):.2f} s",
+            f"{int(row['steps']):,}",
+            f"{float(row['steps_per_s']):,.0f}",
+            f"{float(row['peak_memory_mib']):,.0f}",
+        ]
+        for row in rows_of("cartpole.csv")
+    ]
+    return table(("method", "seed", "solved", "to 475", "steps", "steps/s", "MiB"), rows)
+
+
+def cartpole_ratios() -> Lines:
+    """Medians and their ratios."""
+    medians = cartpole_medians()
+    named = {
+        "seconds": ("seconds from process start to 475", "sooner", 2),
+        "steps": ("steps to 475", "fewer", 0),
+        "steps_per_s": ("steps/s", "", 0),
+        "peak_memory_mib": ("peak memory with that of the solved check, MiB", "less", 0),
+    }
+    rows = []
+    for figure, (title, word, decimals) in named.items():
+        ours, theirs = medians[figure][OURS], medians[figure][THEIRS]
+        ratio = max(ours, theirs) / min(ours, theirs)
+        rows.append([title, f"{ours:,.{decimals}f}", f"{theirs:,.{decimals}f}", f"{ratio:.1f} × {word}".strip()])
+    solved = [
+        [row["solved"] == "True" for row in rows_of("cartpole.csv") if row["method"] == method]
+        for method in (OURS, THEIRS)
+    ]
+    rows.append(["solved", *(f"{sum(each)} of {len(each)}" for each in solved), ""])
+    count = len(solved[0])
+    return table((f"median of {count} seeds", OURS, THEIRS, "ratio"), rows)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Comparisons
+
+
+def comparison_of_cartpole() -> Lines:
+    """The figures of the report on CartPole."""
+    methods = results_of("cartpole")["environments"]["cartpole"]["methods"]
+    each = [methods[OURS], methods[THEIRS]]
+    rows = [
+        [
+            "at 475 within 250,000 steps",
+            *(f"{of['steps_to_threshold']['reached']} of {len(of['seeds'])}" for of in each),
+        ],
+        ["seconds of training to 475", *(_interval(of["seconds_to_threshold"], "median", digits) for of in each)],
+        ["steps to 475", *(_interval(of["steps_to_threshold"], "median", _whole) for of in each)],
+        [
+            "final return, sampled actions (interquartile mean)",
+            *(_interval(of["final_return"]["interquartile_mean"], "value", score) for of in each),
+        ],
+        ["steps/s", *(_whole(of["steps_per_s"]["median"]) for of in each)],
+        ["CPU seconds", *(digits(of["cpu_s"]["median"]) for of in each)],
+        ["peak memory while training, MiB", *(_whole(of["peak_memory_mib"]["median"]) for of in each)],
+    ]
+    return table(("", OURS, THEIRS), rows)
+
+
+def chances_of_cartpole() -> Lines:
+    """What the report on CartPole claims."""
+    results = results_of("cartpole")
+    (pair,) = results["environments"]["cartpole"]["against"]
+    asked = {
+        "seconds_to_threshold": "is at 475 in less time",
+        "steps_to_threshold": "is at 475 after fewer steps",
+        "final_return": "ends higher",
+    }
+    holds = {claim["measure"]: claim["holds"] for claim in results["claims"]}
+    rows = [
+        [words, _interval(pair[measure], "value", digits), "yes" if holds.get(measure) else "no"]
+        for measure, words in asked.items()
+    ]
+    return table(("a run of a3c, against one of sb3-a2c", "probability", "shown?"), rows)
+
+
+def _interval(figure: Mapping[str, float | None], name: str, show: Callable[[float], str]) -> str:
+    value, low, high = figure[name], figure["low"], figure["high"]
+    if value is None:
+        return "–"
+    if low is None or high is None:
+        return f"{show(value)} (–)"
+    return f"{show(value)} ({show(low)} to {show(high)})"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def pong_in_readme() -> Lines:
+    """The runs of the report on Pong."""
+    results = results_of("pong")
+    runs = {method: [run for run in results["runs"] if run["method"] == method] for method in (OURS, THEIRS)}
+    rows = [
+        ["final return of the runs, sampled actions", *(_returns(each, "final_return") for each in runs.values())],
+        [
+            "final return of the runs, greedy actions",
+            *(_returns(each, "final_return_greedy") for each in runs.values()),
+        ],
+        [
+            "at 18 points over 100 training games",
+            *(f"{sum(run['steps_to_threshold'] is not None for run in each)} of {len(each)}" for each in runs.values()),
+        ],
+        [
+            "CPU time of a run, median",
+            *(f"{median(run['cpu_s'] for run in each) / 60:.1f} min" for each in runs.values()),
+        ],
+    ]
+    return table(("after a million steps", OURS, THEIRS), rows)
+
+
+def _returns(runs: Sequence[Mapping[str, Any]], figure: str) -> str:
+    values = sorted((run[figure] for run in runs), reverse=True)
+    if values[0] == values[-1]:
+        return f"{score(values[0])}, all {len(values)}"
+    return ", ".join(map(score, values))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Steps/s on Pong
+
+
+def atari_speeds() -> dict[str, Row]:
+    """Method → its row."""
+    return {row["method"]: row for row in rows_of("atari-speed.csv")}
+
+
+def _title(method: str) -> str:
+    if method.startswith("environments"):
+        return method
+    if method == THEIRS:
+        return f"`{method}`, RL Zoo's settings, 84×84"
+    if method == SET_OF_PONG:
+        return "**`a3c` as `train pong` has it** (`conv42` with ReLU, bfloat16)"
+    network, precision = method.split(", ")
+    return f"`{network}`, {precision}"
+
+
+def pong_speeds() -> Lines:
+    """Every network and precision, as many times as fast as SB3's A2C, and of its ceiling."""
+    speeds = atari_speeds()
+    sb3 = float(speeds[THEIRS]["median"])
+    rows = []
+    for method, row in speeds.items():
+        value = float(row["median"])
+        of_ceiling = (
+            f"{value / float(speeds[row['ceiling']]['median']):.0%}".replace("%", " %") if row["ceiling"] else ""
+        )
+        cells = [_title(method), *(_whole(float(row[name])) for name in ("median", "lowest", "highest"))]
+        rows.append([*cells, f"{value / sb3:.2f}", of_ceiling])
+        if method == SET_OF_PONG:
+            rows[-1][4:] = [f"**{cell}**" for cell in rows[-1][4:]]
+    return table(("steps/s on Pong", "median", "lowest", "highest", "× SB3", "of ceiling"), rows)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# README: how fast
+
+
+def how_fast() -> Lines:
+    """Ours beside SB3's A2C: what is compared, and the ratio."""
+    cartpole = cartpole_medians()
+    speeds = atari_speeds()
+    same = "two layers of 64 units, float32; the same"
+    rows = [
+        _beside("CartPole-v1: seconds from process start to a mean return of 475", cartpole["seconds"], same, "sooner"),
+        _beside("CartPole-v1: steps/s", cartpole["steps_per_s"], same),
+        _beside("CartPole-v1: CPU seconds of a run of 250,000 steps", _cpu_s("cartpole", 1), same, "less"),
+        _beside(
+            "Pong: steps/s, each as it comes",
+            {OURS: float(speeds[SET_OF_PONG]["median"]), THEIRS: float(speeds[THEIRS]["median"])},
+            "`conv42`, 42×42, bfloat16; Nature CNN, 84×84, float32",
+        ),
+        _beside(
+            "Pong: steps/s, the same network",
+            {OURS: float(speeds[SAME_NETWORK]["median"]), THEIRS: float(speeds[THEIRS]["median"])},
+            "Nature CNN, 84×84, float32; the same",
+        ),
+        _beside(
+            "Pong: CPU minutes of a run of 1,000,000 steps, each as it comes",
+            _cpu_s("pong", 60),
+            "`conv42`, 42×42, bfloat16; Nature CNN, 84×84, float32",
+            "less",
+        ),
+    ]
+    head = ("2 cores, medians", "a3c", "stable-baselines3's A2C", "ratio", "network, frames, precision of each")
+    return table(head, rows)
+
+
+def _beside(title: str, values: Mapping[str, float], what: str, word: str = "more") -> list[str]:
+    ours, theirs = values[OURS], values[THEIRS]
+    ratio = f"{times(max(ours, theirs) / min(ours, theirs))} × {word}"
+    return [title, digits(ours), digits(theirs), ratio, what]
+
+
+def _cpu_s(report: str, unit: float) -> dict[str, float]:
+    (env,) = results_of(report)["environments"].values()
+    return {method: env["methods"][method]["cpu_s"]["median"] / unit for method in (OURS, THEIRS)}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# SB3 at its best
+
+
+def sb3_speed() -> Lines:
+    """Each way to step SB3's environments, beside ours; a line if nobody has measured it."""
+    rows = rows_of("sb3-speed.csv")
+    if not rows:
+        return ["Not measured yet: `python benchmarks/sb3_speed.py`."]
+    cells = []
+    for env, title in dict.fromkeys((row["env"], row["title"]) for row in rows):
+        here = [row for row in rows if row["env"] == env]
+        speeds = {each: _speeds(here, each) for each in dict.fromkeys(row["title"] for row in here)}
+        best = max(median(speeds[row["title"]]) for row in here if row["agent"] == THEIRS)
+        of_title = [row for row in here if row["title"] == title]
+        values = speeds[title]
+        chosen = ", ".join(sorted({row["vec_env"] for row in of_title} - {""}))
+        threads = ", ".join(sorted({row["torch_threads"] for row in of_title} - {""}))
+        cells.append(
+            [
+                env,
+                title,
+                of_title[0]["network"],
+                chosen or "–",
+                threads or "–",
+                _whole(median(values)),
+                f"{_whole(min(values))} to {_whole(max(values))}",
+                f"{median(values) / best:.2f}",
+            ]
+        )
+    first = rows[0]
+    head = ("environment", "method", "network, frames, precision", "vec_env", "torch threads", "steps/s", "range")
+    made = (
+        f"{first['cpu']}, {first['cores']} cores, {first['day']}, {first['seconds']} s each, in turn, {_rounds(rows)}."
+    )
+    return [*table((*head, "× SB3's best"), cells), "", made]
+
+
+def _speeds(rows: Sequence[Row], title: str) -> list[float]:
+    return [float(row["steps_per_s"]) for row in rows if row["title"] == title]
+
+
+def _rounds(rows: Sequence[Row]) -> str:
+    count = len({row["round"] for row in rows})
+    return f"{count} times round" if count > 1 else "once"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Pages
+
+#: Page → name of a table → what makes it.
+TABLES: dict[Path, dict[str, Callable[[], Lines]]] = {
+    README: {"pong report": pong_in_readme, "how fast": how_fast},
+    BENCHMARKS: {
+        "cartpole seeds": cartpole_seeds,
+        "cartpole ratios": cartpole_ratios,
+        "cartpole report": comparison_of_cartpole,
+        "cartpole claims": chances_of_cartpole,
+        "pong speeds": pong_speeds,
+        "sb3 at its best": sb3_speed,
+    },
+}
+
+
+def written(page: Path) -> str:
+    """A page with its tables made anew."""
+    text = page.read_text(encoding="utf-8")
+    for name, lines in TABLES[page].items():
+        begin = f"<!-- figures {name}: written by benchmarks/doc_tables.py -->\n"
+        end = f"<!-- end of figures {name} -->\n"
+        before, _, rest = text.partition(begin)
+        _, found, behind = rest.partition(end)
+        if not found:
+            sys.exit(f"{page} has no table {name!r}")
+        made = "\n".join(lines())
+        text = f"{before}{begin}\n{made}\n\n{end}{behind}"
+    return text
+
+
+def main() -> None:
+    """Writes all pages."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    for page in TABLES:
+        page.write_text(written(page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

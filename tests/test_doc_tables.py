@@ -1,0 +1,66 @@
+"""Tables of README.md and docs/benchmarks.md are those that benchmarks/doc_tables.py makes of committed figures."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.test_zoo_table import load
+from tests.wheels import ROOT
+
+
+@pytest.fixture
+def tables() -> ModuleType:
+    return load("doc_tables", ROOT / "benchmarks" / "doc_tables.py")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+def test_a_page_has_the_figures_of_its_files(page: str, tables: ModuleType) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert tables.written(ROOT / page) == text, "python benchmarks/doc_tables.py"
+    assert text.count(": written by benchmarks/doc_tables.py -->") == len(tables.TABLES[ROOT / page])
+
+
+def test_other_figures_make_another_page(tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in (ROOT / "docs" / "figures").glob("*.csv"):
+        text = file.read_text(encoding="utf-8")
+        (tmp_path / file.name).write_text(text.replace("895", "450").replace("18.16", "58.16"), encoding="utf-8")
+    monkeypatch.setattr(tables, "FIGURES", tmp_path)
+    assert "| Pong: steps/s, the same network | 1,705 | 450 | 3.8 × more |" in "\n".join(tables.how_fast())
+    assert "| sb3-a2c | 8 | yes | 58.16 s |" in "\n".join(tables.cartpole_seeds())
+    assert tables.written(tables.README) != tables.README.read_text(encoding="utf-8")
+
+
+def test_sb3s_best_is_what_ours_is_divided_by(
+    tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = "env title agent network workers vec_env torch_threads round seconds steps steps_per_s cpu_s cpu cores day"
+    names = fields.split()
+    speeds = {"dummy": (900, 800, 1000), "subproc": (400, 500, 600), "ours": (1800, 1700, 2000)}
+    rows: list[dict[str, Any]] = []
+    for name, values in speeds.items():
+        agent = "a3c" if name == "ours" else "sb3-a2c"
+        for number, value in enumerate(values, 1):
+            row: dict[str, Any] = dict.fromkeys(names, "")
+            row |= {"env": "pong", "title": name, "agent": agent, "network": "CNN", "round": number}
+            row |= {"steps_per_s": value, "seconds": "20", "cpu": "Processor", "cores": "2", "day": "2026-11-27"}
+            if agent != "a3c":
+                row |= {"vec_env": name, "torch_threads": 1 + number % 2}
+            rows.append(row)
+    monkeypatch.setattr(tables, "FIGURES", tmp_path)
+    assert tables.sb3_speed() == ["Not measured yet: `python benchmarks/sb3_speed.py`."]
+    with (tmp_path / "sb3-speed.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    assert tables.sb3_speed()[2:] == [
+        "| pong | dummy | CNN | dummy | 1, 2 | 900 | 800 to 1,000 | 1.00 |",
+        "| pong | subproc | CNN | subproc | 1, 2 | 500 | 400 to 600 | 0.56 |",
+        "| pong | ours | CNN | – | – | 1,800 | 1,700 to 2,000 | 2.00 |",
+        "",
+        "Processor, 2 cores, 2026-11-27, 20 s each, in turn, 3 times round.",
+    ]
