@@ -95,7 +95,7 @@ def test_the_stack_is_settled_when_the_configuration_is(toys: None) -> None:
             "sb3-ppo",
             "cartpole",
             ["policy=MlpLstmPolicy"],
-            "-o agent.policy: MlpLstmPolicy — must be 'MlpPolicy', 'CnnP",
+            "-o agent.policy: MlpLstmPolicy — must be 'auto', 'MlpPolicy',",
         ),
         ("sb3-ppo", "cartpole", ["network.name=mlp"], "-o network: agent 'sb3-ppo' has no such section"),
         ("sb3-ppo", "cartpole", ["clip_range=lin_0.2"], "-o agent.clip_range: lin_0.2 — must be a valid number"),
@@ -342,3 +342,61 @@ def test_an_observation_that_does_not_fit_names_its_environment(is_dict: bool, w
         del gymnasium.registry[name]
     promise = f"a wrong observation{where}: float32 [3], where its spaces promise float32 [2]"
     assert str(raised.value) == f"environment 'gym:{name}' returned {promise}"
+
+
+class Shown(gymnasium.Env[Any, Any]):
+    """Observations of a space, drawn at random. It refuses a render mode, as some environments do."""
+
+    action_space = spaces.Discrete(2)
+    metadata = {"render_modes": ["human"]}  # noqa: RUF012
+
+    def __init__(self, kind: str, render_mode: str | None = None) -> None:
+        if render_mode is not None:
+            raise ValueError(f"render_mode {render_mode} is refused")
+        vector = spaces.Box(-1, 1, (3,))
+        picture = spaces.Box(0, 255, (40, 40, 3), np.uint8)
+        self.observation_space: Any = {
+            "vector": vector,
+            "picture": picture,
+            "small": spaces.Box(0, 255, (7, 7, 3), np.uint8),
+            "parts": spaces.Dict({"camera": picture, "arm": vector}),
+        }[kind]
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self._steps = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: int) -> Any:
+        self._steps += 1
+        return self.observation_space.sample(), 1.0, self._steps == 5, False, {}
+
+
+@pytest.mark.parametrize("stack", ["own", "zoo"])
+@pytest.mark.parametrize(
+    ("kind", "layer"),
+    [
+        ("vector", "mlp_extractor.policy_net.0.weight"),
+        ("picture", "features_extractor.cnn.0.weight"),
+        ("small", "mlp_extractor.policy_net.0.weight"),
+        ("parts", "features_extractor.extractors.camera.cnn.0.weight"),
+    ],
+)
+def test_the_policy_fits_the_observations(
+    kind: str, layer: str, stack: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """The default set names no class of policies, on SB3's own environments and on the zoo's."""
+    name = f"Shown-{kind}-v0"
+    gymnasium.register(name, entry_point="tests.test_baseline_settings:Shown", kwargs={"kind": kind})
+    try:
+        overrides = {"n_steps": 8, "env.stack": stack}
+        outcome = a3c_zoo.train(f"gym:{name}", agent="sb3-a2c", steps=16, runs_dir=tmp_path, overrides=overrides)
+        state = agent_state(outcome.run)["policy"]
+        assert a3c_zoo.load_agent(outcome.run).policy is not None
+    finally:
+        del gymnasium.registry[name]
+    assert outcome.steps == 16
+    assert layer in state
+    assert [each.message for each in recwarn if "render" in str(each.message)] == []

@@ -25,8 +25,10 @@ class SB3Config(AgentConfig):
 
     algorithm: ClassVar[str]
 
-    policy: Literal["MlpPolicy", "CnnPolicy", "MultiInputPolicy"] = Field(
-        "MlpPolicy", description="policy class: for vectors, images, or dictionaries of them"
+    policy: Literal["auto", "MlpPolicy", "CnnPolicy", "MultiInputPolicy"] = Field(
+        "auto",
+        description="policy class: for vectors, images of 36 × 36 pixels or more, or dictionaries of them; auto: what "
+        "fits the observations",
     )
     net_arch: Widths | dict[Literal["pi", "vf"], Widths] | None = Field(
         None, description="widths of the hidden layers, or {pi: […], vf: […]}; null: SB3's default"
@@ -64,6 +66,10 @@ class SB3Config(AgentConfig):
     def updates(self, num_envs: int) -> tuple[int, int]:
         """How many updates follow a rollout, and how many samples each has."""
         return 1, self.rollout_steps * num_envs
+
+    def policy_for(self, kind: Literal["Mlp", "Cnn", "MultiInput"]) -> str:
+        """The policy class for a kind of observations, unless `policy` names one."""
+        return f"{kind}Policy" if self.policy == "auto" else self.policy
 
     @property
     def import_strings(self) -> tuple[str, ...]:
@@ -140,9 +146,15 @@ class RecurrentPPOConfig(SB3PPOConfig):
 
     algorithm = "sb3_contrib:RecurrentPPO"
 
-    policy: Literal["MlpLstmPolicy", "CnnLstmPolicy", "MultiInputLstmPolicy"] = Field(  # type: ignore[assignment]
-        "MlpLstmPolicy", description="policy class: for vectors, images, or dictionaries of them"
+    policy: Literal["auto", "MlpLstmPolicy", "CnnLstmPolicy", "MultiInputLstmPolicy"] = Field(  # type: ignore[assignment]
+        "auto",
+        description="policy class: for vectors, images of 36 × 36 pixels or more, or dictionaries of them; auto: what "
+        "fits the observations",
     )
+
+    def policy_for(self, kind: Literal["Mlp", "Cnn", "MultiInput"]) -> str:
+        return f"{kind}LstmPolicy" if self.policy == "auto" else self.policy
+
     n_steps: int = Field(128, ge=1, le=1_000_000, description="steps per environment in one rollout")
     batch_size: int = Field(128, ge=1, description="samples of a minibatch")
     lstm_hidden_size: int = Field(256, ge=1, le=65_536, description="units of each LSTM")

@@ -23,7 +23,7 @@ from a3c_zoo.processes.start import handlers_wait, process_context, warm_up
 
 @dataclass(frozen=True, slots=True)
 class MadeInProcess:
-    """Makes an environment of Gymnasium in a process, as SB3's `make_vec_env` makes one of an id.
+    """Makes an environment of Gymnasium in a process.
 
     Attributes:
         modules: those that the user named by their files. They are unpickled first: wrappers can be of them.
@@ -36,11 +36,7 @@ class MadeInProcess:
     def __call__(self, **kwargs: Any) -> Env[Any, Any]:
         os.setpgid(0, 0)  # Ctrl-C is for the run, which then closes its environments
         quiet_emulator(self.env_id)
-        try:
-            env: Env[Any, Any] = gymnasium.make(self.env_id, **{"render_mode": "rgb_array", **kwargs})
-        except TypeError:
-            env = gymnasium.make(self.env_id, **kwargs)
-        wrapped: Env[Any, Any] = wrap_all(env, list(self.wrappers))
+        wrapped: Env[Any, Any] = wrap_all(gymnasium.make(self.env_id, **kwargs), list(self.wrappers))
         return wrapped
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 import torch
-from gymnasium import Env
+from gymnasium import Env, spaces
 from numpy.typing import NDArray
 from stable_baselines3 import DQN
 from stable_baselines3.common.atari_wrappers import ClipRewardEnv
@@ -17,6 +17,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env, unwrap_wrapper
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import (
@@ -48,6 +49,9 @@ ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
     "elu": torch.nn.ELU,
     "gelu": torch.nn.GELU,
 }
+
+#: Height and width of the smallest image that SB3's NatureCNN takes.
+SMALLEST_IMAGE = 36
 
 #: The zoo's key → AtariWrapper's.
 WRAPPER_KEYS = {
@@ -140,13 +144,13 @@ def _make_envs(
     else:
         kwargs = {}
 
-    def make(
-        **kwargs: Any,
-    ) -> Env[Any, Any]:  # SB3 puts its monitor around it, and `wrapper_class` around both
+    # SB3 puts its monitor around it, and `wrapper_class` around both. To an id it would add a `render_mode`, which
+    # some environments refuse.
+    def make(**kwargs: Any) -> Env[Any, Any]:
         wrapped: Env[Any, Any] = wrap_all(gymnasium.make(env_id, **kwargs), wrappers)
         return wrapped
 
-    made: Any = make if wrappers else env_id
+    made: Any = make
     vec_env: dict[str, Any] = {}
     if in_processes is not None:
         made = MadeInProcess(MODULE_FILES, env_id, tuple(wrappers))
@@ -235,6 +239,8 @@ def build_model(
     steps = agent.schedule_steps or config.run.steps or 0
     if needs_steps and not steps:
         raise ConfigError(f"agent.{needs_steps[0]} — needs agent.schedule_steps, or a budget: --steps N")
+    policy = agent.policy_for(_kind_of(env.observation_space))
+    arguments["policy"] = policy
     try:
         model = algorithm(env=env, policy_kwargs=_policy_kwargs(agent), seed=seed, device=device, **arguments)
     except RunDirectoryError:
@@ -242,7 +248,7 @@ def build_model(
     except Exception as error:  # SB3 raises many kinds of errors if a policy does not fit the spaces
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(
-            f"agent '{config.agent_name}' with agent.policy={agent.policy} doesn't fit environment '{entry.name}': "
+            f"agent '{config.agent_name}' with agent.policy={policy} doesn't fit environment '{entry.name}': "
             f"{reason}"
         ) from error
     for key in linear:
@@ -252,6 +258,15 @@ def build_model(
         model.exploration_schedule = lambda progress_remaining: of_progress(1.0 - model.num_timesteps / steps)
     model.set_logger(Logger(None, []))  # SB3's default logger makes a folder with TensorBoard files
     return model
+
+
+def _kind_of(space: gymnasium.Space[Any]) -> Literal["Mlp", "Cnn", "MultiInput"]:
+    """For which kind of observations SB3 has a policy class. Its convolutions do not fit into smaller images."""
+    if isinstance(space, spaces.Dict):
+        return "MultiInput"
+    if isinstance(space, spaces.Box) and is_image_space(space) and sorted(space.shape)[-2] >= SMALLEST_IMAGE:
+        return "Cnn"
+    return "Mlp"
 
 
 def _linear(model: BaseAlgorithm, initial: float, steps: int) -> Callable[[float], float]:
