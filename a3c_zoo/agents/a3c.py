@@ -9,6 +9,8 @@ With `agent.clip_ratio` the loss is PPO's, and a worker passes `agent.epochs` ti
 of a rollout, or over its segments if the network has a recurrent core. It still applies each gradient to the
 shared parameters, and pulls them before the next.
 
+With `agent.teams` more workers learn as so many do (`agents/teams.py`).
+
 (Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock;
 Schulman et al. 2017, arXiv:1707.06347, for the clipped ratio.)
 """
@@ -16,10 +18,12 @@ Schulman et al. 2017, arXiv:1707.06347, for the clipped ratio.)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing.synchronize import Lock
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
+from a3c_zoo.agents.teams import team_memory
 from a3c_zoo.agents.with_workers import CrewFactory, agent_config, train
 from a3c_zoo.agents.worker import Applier, RolloutWorker
 from a3c_zoo.config import Config
@@ -29,8 +33,11 @@ from a3c_zoo.learning.objective import Loss, actor_critic_loss, differentiate
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
 from a3c_zoo.learning.segments import Segments, differentiate_segments, segments_of
+from a3c_zoo.learning.update_parts import WholeUpdate, merged_moments, moments_of_updates
+from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.processes.lock import PatientLock
 from a3c_zoo.processes.start import process_context
+from a3c_zoo.processes.team import Team, TeamMemory
 from a3c_zoo.records import RunContext
 
 Batch = slice | Samples | Segments
@@ -107,6 +114,86 @@ class A3CWorker(RolloutWorker):
         return super().state_dict() | self.applier.state_dict()
 
 
+class TeamWorker(A3CWorker):
+    """A member of a team. `context.config` has the environments and samples of a member (`config_of_member`).
+
+    `context.exchange` is the memory of all teams, and a lock that is held while a sum is applied, or None.
+    """
+
+    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
+        memory, lock = context.exchange
+        self.team = Team(memory, rank, self.on_tick_of_updates)
+        super().__init__(replace(context, exchange=lock), rank, state, self._ticking_in_team(on_tick))
+
+    def _ticking_in_team(self, on_tick: OnTick) -> OnTick:
+        """`on_tick`, which also ends a rollout that another member has left."""
+
+        def tick() -> None:
+            on_tick()
+            self.team.check()
+
+        return tick
+
+    def work(self) -> None:
+        """Collects one rollout and learns from it with the team; returns soon if the leader has not begun one."""
+        if not self.team.begin():
+            return
+        self.pull()
+        try:
+            rollout = self.collect()
+            self._learn(rollout)
+        except CutShort:
+            self.team.leave()
+            raise
+
+    def finish(self) -> None:
+        """The team does not wait for a member that stands still before it has seen the newest rollout begin."""
+        if self.team.is_behind:
+            self.team.leave()
+
+    def _learn(self, rollout: Rollout) -> None:
+        samples = self._samples(rollout)
+        choices = [
+            chosen
+            for _ in range(self.agent.passes)
+            for chosen in samples.shuffled(self._size, self.collector.generator)
+        ]
+        own = moments_of_updates(samples.advantages, samples.valid, choices)
+        moments = merged_moments(self.team.exchange(own))
+        for number, (chosen, of_update) in enumerate(zip(choices, moments, strict=True)):
+            whole = WholeUpdate.of(of_update)
+            if not whole.num_valid:
+                continue
+            if number:
+                self.on_tick_of_updates()
+                self._pull_again()
+            wanted = self.team.is_leader and number == len(choices) - 1 and self.wants_metrics()
+            self.model.flat.zero_gradients()
+            metrics = self._differentiate_part(samples.chosen(chosen), whole, wanted)
+            total = self.team.sum(self.model.flat.wide_gradients())
+            if total is not None:
+                metrics |= self.applier.apply(total, (self.updates_at_pull,))
+            self.team.made()
+            if wanted:
+                self.tell(metrics)
+
+    def _pull_again(self) -> None:
+        """Copies what the last update has changed. Observation statistics stay those of the rollout."""
+        self.model.flat.pull(self.context.parameters)
+        self.model.buffers.pull(self.context.buffers)
+        self.updates_at_pull = self.counters.updates
+
+    def _differentiate_part(
+        self, batch: Samples | Segments, whole: WholeUpdate, want_metrics: bool
+    ) -> dict[str, float]:
+        network = self.model.network
+        actions = self.context.spaces.actions
+        objective = self.objective()
+        if isinstance(batch, Segments):
+            return differentiate_segments(network, actions, batch, objective, want_metrics, whole)
+        return differentiate_samples(network, actions, batch, objective, want_metrics, whole)
+
+
 def _has_samples(rollout: Rollout, batch: Batch) -> bool:
     """Whether a batch has a step that counts. Without one, the optimizer would still move, by its momentum."""
     if isinstance(batch, slice):
@@ -147,11 +234,17 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
     """
     config = agent_config(context, LossConfig)
     check_segments(context.config)
+    members = config.members_of_team(context.config.run.workers)
 
-    def exchange(model: Model) -> Lock | None:
+    def lock() -> Lock | None:
         is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial
         if is_needed:
             return process_context(context.config.run.start_method).Lock()
         return None
 
-    train(context, A3CWorker, None, exchange, loss, crew)
+    def exchange(model: Model) -> Lock | tuple[TeamMemory, Lock | None] | None:
+        if members == 1:
+            return lock()
+        return team_memory(context.config, len(model.flat.initial)), lock()
+
+    train(context, A3CWorker if members == 1 else TeamWorker, None, exchange, loss, crew)

@@ -9,7 +9,7 @@ from functools import partial
 from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
 
-from a3c_zoo.agents.configs import HandoverConfig, LossConfig
+from a3c_zoo.agents.configs import A3CConfig, HandoverConfig, LossConfig
 from a3c_zoo.agents.context import (
     ActingState,
     AgentState,
@@ -19,6 +19,7 @@ from a3c_zoo.agents.context import (
     agent_state,
     worker_context,
 )
+from a3c_zoo.agents.teams import config_of_member
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError, PluginError, type_and_message
 from a3c_zoo.learning.counters import Counters
@@ -86,7 +87,7 @@ def train(
         PluginError: configuration model, network, workers or loss are not what an agent with workers needs.
     """
     config = context.config
-    agent_config(context, LossConfig)
+    agent = agent_config(context, LossConfig)
     assert config.network is not None
     assert context.network is not None
     check_portable(worker, learner, loss)
@@ -103,6 +104,8 @@ def train(
     check_outputs(model, context.network)
     exchanged = exchange(model) if exchange else None
     shared = worker_context(context, model, exchanged, learner is not None, saved, loss)
+    if isinstance(agent, A3CConfig) and agent.members_of_team(config.run.workers) > 1:
+        shared = replace(shared, config=config_of_member(config))
     if learner is None:
         factory = worker
     else:
@@ -118,15 +121,17 @@ def train(
 def check_room(config: Config, spaces: Spaces, workers: int) -> None:
     """Raises ConfigError if this number of workers does not fit into this machine's memory."""
     agent = config.agent
-    num_envs = config.env.num_envs
     assert isinstance(agent, LossConfig)
     assert config.network is not None
+    members = agent.members_of_team(workers)
+    num_envs = config.env.num_envs
+    per_update = agent.samples_per_update(num_envs) // members
     check_memory(
         spaces.observations,
         workers=workers,
-        num_envs=num_envs,
+        num_envs=num_envs // members,
         stored_steps=agent.stored_steps,
-        update_samples=agent.samples_per_update(num_envs) if config.run.device == "cpu" else 0,
+        update_samples=per_update if config.run.device == "cpu" else 0,
         number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
     )
 
@@ -193,6 +198,9 @@ def _crew(
     states: list[State] | None,
 ) -> Crew:
     run = context.config.run
+    agent = context.config.agent
+    assert isinstance(agent, LossConfig)
+    leaders = run.workers // agent.members_of_team(run.workers)
     if context.serial:
         return SerialCrew(worker, shared, len(shared.counters), states, has_learner, context.cuts_rollouts)
     counters = Counters(shared.counters)
@@ -209,9 +217,13 @@ def _crew(
         has_learner,
         NEVER if run.episodes is None else run.episodes + lost,
         Replacements(
-            context.event, run.worker_restarts, shared.exchange if isinstance(shared.exchange, Lock) else None
+            context.event,
+            run.worker_restarts,
+            shared.exchange if isinstance(shared.exchange, Lock) else None,
+            in_teams=leaders < run.workers,
         ).judge,
         context.workers_ready,
+        run.workers - leaders,
     )
 
 

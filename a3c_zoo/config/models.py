@@ -353,6 +353,19 @@ class AgentConfig(Section):
         """Steps per environment between two points at which the run can evaluate, save or stop."""
         return 1
 
+    @property
+    def shares_out(self) -> bool:
+        """Whether learning by steps is the same with any number of workers that `takes_workers`."""
+        return False
+
+    def takes_workers(self, workers: int, num_envs: int, has_core: bool) -> bool:
+        """Whether environments and updates can be shared out among so many workers.
+
+        Args:
+            num_envs: `env.num_envs`. has_core: whether the network has a recurrent core.
+        """
+        return True
+
     def check(self, num_envs: int) -> None:
         """Raises ConfigError if these values do not fit the number of environments of a worker."""
 
