@@ -61,10 +61,6 @@ class LossConfig(AgentConfig):
         "mean", description="how the samples of an update are combined"
     )
 
-    def members_of_team(self, workers: int) -> int:
-        """How many workers learn as one, if there are so many (`A3CConfig.teams`)."""
-        return 1
-
     @property
     def acts_live(self) -> bool:
         """Whether a worker acts with the shared parameters themselves, not with a copy."""

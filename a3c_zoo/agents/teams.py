@@ -2,10 +2,10 @@
 
     member: collect ─▶ differentiate its part of an update ─▶ sum of the team ─▶ the leader: apply, as in `a3c`
 
-A team learns as one worker with all its environments would. With as many workers as teams, each worker is one, and `a3c`
-trains as without teams. A member of a larger team has `env.num_envs / members` environments, and contributes
-`1 / members` of the samples of each update, drawn from its own rollout. Advantages are normalised over the whole update.
-What remains asynchronous are the teams among each other.
+A team learns as one worker with all its environments would. With as many workers as teams, each worker is a team, and
+`a3c` trains as without teams. A member of a larger team has `env.num_envs / members` environments, and contributes
+`1 / members` of the samples of each update, drawn from its own rollout. Advantages are normalised over the whole
+update. Teams learn beside each other as workers do without teams: nobody waits for another team.
 """
 
 from __future__ import annotations

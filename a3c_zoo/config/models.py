@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
 )
 
@@ -115,17 +116,35 @@ class InComparison:
     is_budget: bool
 
 
+#: A number that follows from the machine. A run's configuration has the number itself.
+AUTO: Final = "auto"
+#: Most workers that `run.workers: auto` makes if what is learned in so many steps depends on their number.
+FEW_WORKERS: Final = 2
+
+
+def _number_or_auto(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """A number, or `AUTO` until `Settings.config` has decided it."""
+    if value == AUTO:
+        return value
+    return validate(value)
+
+
 class RunConfig(Section):
     """Length, size, evaluations and checkpoints of a run.
 
     The annotation of a key says what commands do with it: `TrainOption`, `InComparison`.
     """
 
-    workers: Annotated[int, TrainOption("--workers", "N", "Number of worker processes.")] = Field(
-        2,
+    workers: Annotated[
+        int,
+        TrainOption("--workers", "N|auto", "Number of worker processes."),
+        WrapValidator(_number_or_auto),
+    ] = Field(
+        AUTO,
         ge=1,
         le=1024,
-        description="number of worker processes; many more than the set's need a lower learning rate",
+        description="number of worker processes; auto: as many of this machine's cores as agent.teams can use; "
+        "2 at most without agent.teams",
     )
     device: Annotated[
         Literal["cpu", "cuda"],
@@ -357,6 +376,10 @@ class AgentConfig(Section):
     def shares_out(self) -> bool:
         """Whether learning by steps is the same with any number of workers that `takes_workers`."""
         return False
+
+    def members_of_team(self, workers: int) -> int:
+        """How many of so many workers learn as one (`agent.teams`)."""
+        return 1
 
     def takes_workers(self, workers: int, num_envs: int, has_core: bool) -> bool:
         """Whether environments and updates can be shared out among so many workers.

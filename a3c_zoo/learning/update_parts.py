@@ -1,8 +1,8 @@
 """An update of which several processes differentiate a part each: what a part must know of the whole.
 
-The loss of an update is a mean over its valid samples, and advantages are normalised over them. So the parts of a
-gradient add up to the gradient of the whole only if each is divided by the number of all samples, and shifted and scaled
-by the mean and the deviation of all advantages.
+The loss of an update is a mean over its valid samples, and advantages are normalised over them. So the gradients of the
+parts add up to the gradient of the whole only if each loss is divided by the number of all samples, and advantages are
+shifted and scaled by the mean and the deviation of all.
 """
 
 from __future__ import annotations

@@ -150,9 +150,7 @@ class WorkerPool:
         for member in self._members:
             member.state = None
             member.begin_watch()
-        begin_work(
-            self._cells, self._num_leading, self._next_pause(self._counters.steps), self._max_episodes
-        )
+        begin_work(self._cells, self._num_leading, self._next_pause(self._counters.steps), self._max_episodes)
 
     def poll(self) -> list[Report]:
         self._look()
