@@ -3,13 +3,13 @@
     python benchmarks/many_workers.py --trial "ENV WORKERS SEEDS LIMIT_S [SET] [KEY=VALUE ...]" ... [--total-s 280]
         [--csv FILE] [--folder FOLDER]
 
-    python benchmarks/many_workers.py --total-s 280 \
-        --trial "gym:LunarLander-v3 16 1,2,3 20 run.steps=400000" --trial "pong 16 1,2,3 70 a3c-ppo"
+    python benchmarks/many_workers.py --trial "gym:LunarLander-v3 16 1,2,3 20 run.steps=400000" \
+        --trial "pong 16 1,2,3 78 a3c-ppo" --total-s 280
 
 Trials train one after the other; each of its seeds is a run of LIMIT_S seconds at most, without the start. With
 `--total-s` no run begins that could not train for five seconds before that time, and all end by it. A line for each run
 has the steps and the seconds of training at which the mean of 100 training episodes first reached the threshold. The
-file has the curve: this mean at each fortieth part of the run. A table for each trial follows.
+file has the curve: this mean at each fortieth part of the run.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ class Figures:
     training_s: float
     reached: tuple[int, float] | None
     mean_return: float | None
-    staleness: float | None
 
 
 def command_of(trial: Trial, seed: int, limit_s: float, folder: Path, name: str) -> list[str]:
@@ -146,7 +145,6 @@ def train(trial: Trial, seed: int, limit_s: float, folder: Path) -> tuple[Figure
         outcome["training_s"],
         reached[0] if reached else None,
         curve[-1][2] if curve else None,
-        outcome.get("staleness"),
     )
     return figures, [Point(*own, *point) for point in thinned(curve)]
 

@@ -9,6 +9,7 @@ from functools import partial
 from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
 
+from a3c_zoo import hardware
 from a3c_zoo.agents.configs import A3CConfig, HandoverConfig, LossConfig
 from a3c_zoo.agents.context import (
     ActingState,
@@ -22,6 +23,7 @@ from a3c_zoo.agents.context import (
 from a3c_zoo.agents.teams import config_of_member
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError, PluginError, type_and_message
+from a3c_zoo.hardware import giga
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory_check import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, saved_model
@@ -134,6 +136,25 @@ def check_room(config: Config, spaces: Spaces, workers: int) -> None:
         update_samples=per_update if config.run.device == "cpu" else 0,
         number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
     )
+    if workers > 1:
+        check_processes(workers)
+
+
+def check_processes(workers: int) -> None:
+    """Raises ConfigError if this machine cannot have so many worker processes; its message says how many it can."""
+    files = hardware.open_files_limit()
+    most = hardware.workers_for_files(files)
+    if workers > most:
+        raise ConfigError(
+            f"run.workers: {workers:,} — this process may open {files:,} files, which is enough for {most:,} workers. "
+            f"More: ulimit -n {hardware.FILES + workers * hardware.FILES_OF_A_WORKER}"
+        )
+    memory = hardware.available_memory()
+    most = memory // hardware.WORKER_BYTES
+    if workers > most:
+        raise ConfigError(
+            f"run.workers: {workers:,} — {giga(memory)} of memory are free, enough for {most:,} workers at most"
+        )
 
 
 def build(

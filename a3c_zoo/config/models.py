@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -140,7 +140,7 @@ class RunConfig(Section):
         TrainOption("--workers", "N|auto", "Number of worker processes."),
         WrapValidator(_number_or_auto),
     ] = Field(
-        AUTO,
+        cast("int", AUTO),
         ge=1,
         le=1024,
         description="number of worker processes; auto: as many of this machine's cores as agent.teams can use; "

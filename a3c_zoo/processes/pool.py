@@ -119,11 +119,13 @@ class WorkerPool:
         """Starts the processes; returns when all are ready. Raises WorkerError if one cannot be started."""
         # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
-        for rank in range(len(self._counters.tensor)):
+        num_members = len(self._counters.tensor)
+        for rank in range(num_members):
             if self._initial_states:
                 state = self._initial_states[rank]
             else:
                 state = None
+            self._on_ready(0, num_members)  # to start a thousand processes takes long
             self._members.append(self._begin(rank, state))
         while (ready := sum(member.is_ready for member in self._members)) < len(self._members):
             self._on_ready(ready, len(self._members))
