@@ -234,7 +234,12 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
     """
     config = agent_config(context, LossConfig)
     check_segments(context.config)
-    members = config.members_of_team(context.config.run.workers)
+    in_teams = context.config.teams < context.config.run.workers
+    if in_teams and crew is not None:
+        raise ConfigError(
+            f"agent.teams: {context.config.teams} — workers of several machines learn by themselves: "
+            "-o agent.teams=null"
+        )
 
     def lock() -> Lock | None:
         is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial
@@ -243,8 +248,8 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
         return None
 
     def exchange(model: Model) -> Lock | tuple[TeamMemory, Lock | None] | None:
-        if members == 1:
+        if not in_teams:
             return lock()
         return team_memory(context.config, len(model.flat.initial)), lock()
 
-    train(context, A3CWorker if members == 1 else TeamWorker, None, exchange, loss, crew)
+    train(context, TeamWorker if in_teams else A3CWorker, None, exchange, loss, crew)

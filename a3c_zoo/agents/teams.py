@@ -26,7 +26,7 @@ def config_of_member(config: Config) -> Config:
     agent = config.agent
     num_envs = config.env.num_envs
     assert isinstance(agent, A3CConfig)
-    members = agent.members_of_team(config.run.workers)
+    members = config.run.workers // config.teams
     own = {"update_samples": agent.samples_per_update(num_envs) // members}
     if config.network is not None and config.network.has_core:
         own["segment_steps"] = agent.steps_of_segment(num_envs)
@@ -42,8 +42,7 @@ def team_memory(config: Config, num_parameters: int) -> TeamMemory:
     agent = config.agent
     assert isinstance(agent, A3CConfig)
     workers = config.run.workers
-    members = agent.members_of_team(workers)
     num_envs = config.env.num_envs
     num_updates = agent.passes * agent.n_steps * num_envs // agent.samples_per_update(num_envs)
     has_own_core = available_cores() >= workers
-    return TeamMemory.zeros(workers // members, members, num_parameters, num_updates, has_own_core)
+    return TeamMemory.zeros(config.teams, workers // config.teams, num_parameters, num_updates, has_own_core)

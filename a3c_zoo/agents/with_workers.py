@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
 
 from a3c_zoo import hardware
-from a3c_zoo.agents.configs import A3CConfig, HandoverConfig, LossConfig
+from a3c_zoo.agents.configs import HandoverConfig, LossConfig
 from a3c_zoo.agents.context import (
     ActingState,
     AgentState,
@@ -89,7 +89,7 @@ def train(
         PluginError: configuration model, network, workers or loss are not what an agent with workers needs.
     """
     config = context.config
-    agent = agent_config(context, LossConfig)
+    agent_config(context, LossConfig)
     assert config.network is not None
     assert context.network is not None
     check_portable(worker, learner, loss)
@@ -106,7 +106,7 @@ def train(
     check_outputs(model, context.network)
     exchanged = exchange(model) if exchange else None
     shared = worker_context(context, model, exchanged, learner is not None, saved, loss)
-    if isinstance(agent, A3CConfig) and agent.members_of_team(config.run.workers) > 1:
+    if config.teams < config.run.workers:
         shared = replace(shared, config=config_of_member(config))
     if learner is None:
         factory = worker
@@ -219,9 +219,7 @@ def _crew(
     states: list[State] | None,
 ) -> Crew:
     run = context.config.run
-    agent = context.config.agent
-    assert isinstance(agent, LossConfig)
-    leaders = run.workers // agent.members_of_team(run.workers)
+    num_followers = run.workers - context.config.teams
     if context.serial:
         return SerialCrew(worker, shared, len(shared.counters), states, has_learner, context.cuts_rollouts)
     counters = Counters(shared.counters)
@@ -241,10 +239,10 @@ def _crew(
             context.event,
             run.worker_restarts,
             shared.exchange if isinstance(shared.exchange, Lock) else None,
-            in_teams=leaders < run.workers,
+            in_teams=num_followers > 0,
         ).judge,
         context.workers_ready,
-        run.workers - leaders,
+        num_followers,
     )
 
 

@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
     WrapValidator,
     field_validator,
 )
@@ -137,8 +138,9 @@ class RunConfig(Section):
 
     workers: Annotated[
         int,
-        TrainOption("--workers", "N|auto", "Number of worker processes."),
+        TrainOption("--workers", "N|auto", "Number of worker processes; auto: all cores that the set can use."),
         WrapValidator(_number_or_auto),
+        WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1024}, {"enum": [AUTO]}]}),
     ] = Field(
         cast("int", AUTO),
         ge=1,
@@ -308,7 +310,10 @@ class EnvConfig(Section):
     """Keys of every environment; keys that a subclass adds go to the environment's factory."""
 
     num_envs: int = Field(
-        8, ge=1, le=4096, description="number of environments of each worker, stepped together"
+        8,
+        ge=1,
+        le=4096,
+        description="number of environments of each worker, stepped together; of each team, with agent.teams",
     )
     stack: Literal["auto", "own", "zoo"] = Field(
         "auto",
@@ -499,6 +504,16 @@ class Config:
         named = {name: getattr(self, name) for name in SECTIONS}
         named |= {f"{PLUGINS}.{name}": section for name, section in self.plugins.items()}
         return {name: section for name, section in named.items() if section is not None}
+
+    @property
+    def teams(self) -> int:
+        """How many workers learn by themselves: all, or as many as there are teams."""
+        return self.run.workers // self.agent.members_of_team(self.run.workers)
+
+    @property
+    def rollout_steps(self) -> int:
+        """Agent steps of one rollout of all workers."""
+        return self.teams * self.env.num_envs * self.agent.rollout_steps
 
     @property
     def import_strings(self) -> tuple[str, ...]:

@@ -75,9 +75,8 @@ class RunSetup:
             parallel = "serial"
         else:
             parallel = f"{config.run.workers} workers"
-            members = config.agent.members_of_team(config.run.workers)
-            if members > 1:
-                parallel += f" in teams of {members}"
+            if config.teams < config.run.workers:
+                parallel += f" in {config.teams} teams"
         if self.agent.one_process:
             workers = "one process"
         else:
@@ -134,8 +133,7 @@ class RunSetup:
 
 def in_turn(config: Config) -> Config:
     """The configuration of workers in turn: each learns by itself what a team would learn."""
-    workers = config.run.workers // config.agent.members_of_team(config.run.workers)
-    return replace(config, run=config.run.model_copy(update={"workers": workers}))
+    return replace(config, run=config.run.model_copy(update={"workers": config.teams}))
 
 
 class Observer(Protocol):
