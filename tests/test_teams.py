@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ import pytest
 import torch
 
 import a3c_zoo
+from a3c_zoo import hardware
 from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.agents.with_workers import check_processes
 from a3c_zoo.config import settings as settings_module
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError, CrewLostError
@@ -35,6 +38,8 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Fault, Replacements
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.records import Progress
+from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.runs.train import _many_workers
 from tests.test_supervision import worker_pids
 from tests.toys import TinyNetwork
 from tests.toys_runs import Listener, checkpoint, episodes
@@ -232,6 +237,16 @@ def test_auto_takes_the_cores_that_teams_can_use(cores: int, workers: int, monke
     assert resolve("agent.teams=null", env="gym:LunarLander-v3").run.workers == min(cores, 2)
 
 
+def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
+    def told(*overrides: str) -> tuple[str, int]:
+        config = replace(resolve("run.workers=16", *overrides, env="gym:LunarLander-v3"), sets_workers=2)
+        setup = RunSetup.of(get_registry(), config, False)
+        return setup.title, len(_many_workers(setup.config))
+
+    assert told() == ("a3c on gym:LunarLander-v3, seed 0, 16 workers in 2 teams", 0)
+    assert told("agent.teams=null") == ("a3c on gym:LunarLander-v3, seed 0, 16 workers", 1)
+
+
 def test_a_number_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         resolve("run.workers=1000", env="gym:LunarLander-v3")
@@ -251,6 +266,24 @@ def test_which_numbers_of_workers_fit(workers: int, has_core: bool, fits: bool) 
     """Two teams with 8 environments. With a core an update has four segments of 16 steps, for four members at most."""
     agent = A3CConfig(n_steps=128, clip_ratio=0.2, update_samples=64, teams=2)
     assert agent.takes_workers(workers, 8, has_core) == fits
+
+
+@pytest.mark.parametrize(
+    ("files", "memory", "text"),
+    [
+        (1024, 10**12, "this process may open 1,024 files, which is enough for 246 workers. More: ulimit -n 4040"),
+        (10**6, 10**9, "1.0 GB of memory are free, enough for 40 workers at most"),
+    ],
+)
+def test_a_thousand_workers_that_do_not_fit_are_refused_at_once(
+    files: int, memory: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """(1,024 − 40) / 4 = 246 workers by files; 1 GB / 25 MB = 40 by memory."""
+    monkeypatch.setattr(hardware, "open_files_limit", lambda: files)
+    monkeypatch.setattr(hardware, "available_memory", lambda: memory)
+    with pytest.raises(ConfigError) as refused:
+        check_processes(1000)
+    assert str(refused.value) == f"run.workers: 1,000 — {text}"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
