@@ -271,14 +271,14 @@ def test_which_numbers_of_workers_fit(workers: int, has_core: bool, fits: bool) 
 @pytest.mark.parametrize(
     ("files", "memory", "text"),
     [
-        (1024, 10**12, "this process may open 1,024 files, which is enough for 246 workers. More: ulimit -n 4040"),
+        (1024, 10**12, "this process may open 1,024 files, which is enough for 250 workers. More: ulimit -n 4040"),
         (10**6, 10**9, "1.0 GB of memory are free, enough for 40 workers at most"),
     ],
 )
 def test_a_thousand_workers_that_do_not_fit_are_refused_at_once(
     files: int, memory: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """(1,024 − 40) / 4 = 246 workers by files; 1 GB / 25 MB = 40 by memory."""
+    """(1,024 − 24) / 4 = 250 workers by files; 1 GB / 25 MB = 40 by memory."""
     monkeypatch.setattr(hardware, "open_files_limit", lambda: files)
     monkeypatch.setattr(hardware, "available_memory", lambda: memory)
     with pytest.raises(ConfigError) as refused:

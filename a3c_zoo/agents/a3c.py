@@ -18,12 +18,11 @@ Schulman et al. 2017, arXiv:1707.06347, for the clipped ratio.)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from multiprocessing.synchronize import Lock
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
-from a3c_zoo.agents.teams import team_memory
+from a3c_zoo.agents.teams import TeamWorker, team_memory
 from a3c_zoo.agents.with_workers import CrewFactory, agent_config, train
 from a3c_zoo.agents.worker import Applier, RolloutWorker
 from a3c_zoo.config import Config
@@ -31,13 +30,11 @@ from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss, differentiate
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
-from a3c_zoo.learning.segments import Segments, differentiate_segments, segments_of
-from a3c_zoo.learning.update_parts import WholeUpdate, merged_moments, moments_of_updates
-from a3c_zoo.processes.crew import CutShort
+from a3c_zoo.learning.samples import Samples, differentiate_samples
+from a3c_zoo.learning.segments import Segments, differentiate_segments
 from a3c_zoo.processes.lock import PatientLock
 from a3c_zoo.processes.start import process_context
-from a3c_zoo.processes.team import Team, TeamMemory
+from a3c_zoo.processes.team import TeamMemory
 from a3c_zoo.records import RunContext
 
 Batch = slice | Samples | Segments
@@ -86,19 +83,9 @@ class A3CWorker(RolloutWorker):
         if not self.agent.keeps_outputs:
             yield from self._columns
             return
-        samples = self._samples(rollout)
+        samples = self.samples(rollout)
         for _ in range(self.agent.passes):
             yield from samples.batches(self._size, self.collector.generator)
-
-    def _samples(self, rollout: Rollout) -> Samples | Segments:
-        """Single samples or, with a recurrent core, segments."""
-        network = self.model.network
-        actions = self.context.spaces.actions
-        objective = self.objective()
-        if rollout.states is None:
-            return samples_of(rollout, network, actions, objective)
-        length = self.agent.steps_of_segment(self.context.config.env.num_envs)
-        return segments_of(rollout, network, actions, objective, length)
 
     def _differentiate(self, rollout: Rollout, batch: Batch, want_metrics: bool) -> dict[str, float]:
         network = self.model.network
@@ -112,86 +99,6 @@ class A3CWorker(RolloutWorker):
 
     def state_dict(self) -> State:
         return super().state_dict() | self.applier.state_dict()
-
-
-class TeamWorker(A3CWorker):
-    """A member of a team. `context.config` has the environments and samples of a member (`config_of_member`).
-
-    `context.exchange` is the memory of all teams, and a lock that is held while a sum is applied, or None.
-    """
-
-    def __init__(self, context: WorkerContext, rank: int, state: State | None, on_tick: OnTick) -> None:
-        memory, lock = context.exchange
-        self.team = Team(memory, rank, self.on_tick_of_updates)
-        super().__init__(replace(context, exchange=lock), rank, state, self._ticking_in_team(on_tick))
-
-    def _ticking_in_team(self, on_tick: OnTick) -> OnTick:
-        """`on_tick`, which also ends a rollout that another member has left."""
-
-        def tick() -> None:
-            on_tick()
-            self.team.check()
-
-        return tick
-
-    def work(self) -> None:
-        """Collects one rollout and learns from it with the team; returns soon if the leader has not begun one."""
-        if not self.team.begin():
-            return
-        self.pull()
-        try:
-            rollout = self.collect()
-            self._learn(rollout)
-        except CutShort:
-            self.team.leave()
-            raise
-
-    def finish(self) -> None:
-        """The team does not wait for a member that stands still before it has seen the newest rollout begin."""
-        if self.team.is_behind:
-            self.team.leave()
-
-    def _learn(self, rollout: Rollout) -> None:
-        samples = self._samples(rollout)
-        choices = [
-            chosen
-            for _ in range(self.agent.passes)
-            for chosen in samples.shuffled(self._size, self.collector.generator)
-        ]
-        own = moments_of_updates(samples.advantages, samples.valid, choices)
-        moments = merged_moments(self.team.exchange(own))
-        for number, (chosen, of_update) in enumerate(zip(choices, moments, strict=True)):
-            whole = WholeUpdate.of(of_update)
-            if not whole.num_valid:
-                continue
-            if number:
-                self.on_tick_of_updates()
-                self._pull_again()
-            wanted = self.team.is_leader and number == len(choices) - 1 and self.wants_metrics()
-            self.model.flat.zero_gradients()
-            metrics = self._differentiate_part(samples.chosen(chosen), whole, wanted)
-            total = self.team.sum(self.model.flat.wide_gradients())
-            if total is not None:
-                metrics |= self.applier.apply(total, (self.updates_at_pull,))
-            self.team.made()
-            if wanted:
-                self.tell(metrics)
-
-    def _pull_again(self) -> None:
-        """Copies what the last update has changed. Observation statistics stay those of the rollout."""
-        self.model.flat.pull(self.context.parameters)
-        self.model.buffers.pull(self.context.buffers)
-        self.updates_at_pull = self.counters.updates
-
-    def _differentiate_part(
-        self, batch: Samples | Segments, whole: WholeUpdate, want_metrics: bool
-    ) -> dict[str, float]:
-        network = self.model.network
-        actions = self.context.spaces.actions
-        objective = self.objective()
-        if isinstance(batch, Segments):
-            return differentiate_segments(network, actions, batch, objective, want_metrics, whole)
-        return differentiate_samples(network, actions, batch, objective, want_metrics, whole)
 
 
 def _has_samples(rollout: Rollout, batch: Batch) -> bool:

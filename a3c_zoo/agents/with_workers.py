@@ -143,7 +143,7 @@ def check_room(config: Config, spaces: Spaces, workers: int) -> None:
 def check_processes(workers: int) -> None:
     """Raises ConfigError if this machine cannot have so many worker processes; its message says how many it can."""
     files = hardware.open_files_limit()
-    most = hardware.workers_for_files(files)
+    most = hardware.workers_for_files(files, hardware.LEAST_FILES)
     if workers > most:
         raise ConfigError(
             f"run.workers: {workers:,} — this process may open {files:,} files, which is enough for {most:,} workers. "

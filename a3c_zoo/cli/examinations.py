@@ -128,7 +128,7 @@ def limits() -> Iterator[Diagnosis]:
 
     size = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     files = hardware.open_files_limit()
-    workers = hardware.workers_for_files(files)
+    workers = hardware.workers_for_files(files, hardware.FILES)
     if files < sys.maxsize:
         text = f"{files:,}, for {workers:,} workers at most"
     else:

@@ -138,7 +138,9 @@ class RunConfig(Section):
 
     workers: Annotated[
         int,
-        TrainOption("--workers", "N|auto", "Number of worker processes; auto: all cores that the set can use."),
+        TrainOption(
+            "--workers", "N|auto", "Number of worker processes; auto: all cores that the set can use."
+        ),
         WrapValidator(_number_or_auto),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1024}, {"enum": [AUTO]}]}),
     ] = Field(
