@@ -82,7 +82,7 @@ class TeamWorker(RolloutWorker):
                 continue
             if number:
                 self.on_tick_of_updates()
-                self._pull_again()
+                self._pull_again(has_new_statistics=number == 1)
             wanted = self.team.is_leader and number == len(choices) - 1 and self.wants_metrics()
             self.model.flat.zero_gradients()
             metrics = self._differentiate_part(samples.chosen(chosen), whole, wanted)
@@ -93,8 +93,11 @@ class TeamWorker(RolloutWorker):
             if wanted:
                 self.tell(metrics)
 
-    def _pull_again(self) -> None:
-        """Copies what the last update has changed. Observation statistics stay those of the rollout."""
+    def _pull_again(self, has_new_statistics: bool) -> None:
+        """Copies what the last update has changed; observation statistics only if this team's rollout is new in them."""
+        if has_new_statistics:
+            self.pull()
+            return
         self.model.flat.pull(self.context.parameters)
         self.model.buffers.pull(self.context.buffers)
         self.updates_at_pull = self.counters.updates
