@@ -94,7 +94,7 @@ class TeamWorker(RolloutWorker):
                 self.tell(metrics)
 
     def _pull_again(self, has_new_statistics: bool) -> None:
-        """Copies what the last update has changed; observation statistics only if this team's rollout is new in them."""
+        """Copies what the last update has changed. Statistics change only with a rollout of the team."""
         if has_new_statistics:
             self.pull()
             return
