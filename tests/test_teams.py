@@ -11,8 +11,9 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,21 @@ import torch
 
 import a3c_zoo
 from a3c_zoo import hardware
+from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.agents.context import WorkerContext
+from a3c_zoo.agents.teams import TeamWorker, config_of_member, team_memory
 from a3c_zoo.agents.with_workers import check_processes
+from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config import settings as settings_module
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError, CrewLostError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.counters import STEPS, UPDATES, Counters
+from a3c_zoo.learning.model import Model, probe_spaces
+from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.learning.objective import Objective, normalize
+from a3c_zoo.learning.optimizers import Adam, clip_by_global_norm
 from a3c_zoo.learning.parameters import FlatParameters, share
 from a3c_zoo.learning.samples import Samples, differentiate_samples
 from a3c_zoo.learning.update_parts import WholeUpdate, merged_moments, moments_of_updates
@@ -40,8 +48,9 @@ from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.records import Progress
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.train import _many_workers
+from tests.test_learner_agents import CARTPOLE, MLP
 from tests.test_supervision import worker_pids
-from tests.toys import TinyNetwork
+from tests.toys import ADAM, TinyNetwork
 from tests.toys_runs import Listener, checkpoint, episodes
 from tests.toys_teams import NUM_STEPS, NUM_UPDATES, Member, gradient_of, memory_of
 from tests.waits import LIMIT_S, wait_until
@@ -210,6 +219,68 @@ def test_a_member_that_dies_ends_the_crew() -> None:
         Replacements(lambda *words, **facts: told.append(str(words)), 3, in_teams=True).judge(fault)
     Replacements(lambda *words, **facts: told.append(str(words)), 3).judge(fault)
     assert len(told) == 1
+
+
+def test_a_team_makes_the_updates_of_one_worker() -> None:
+    """Two members collect and learn; then one process makes the same updates, of the samples of both, in order."""
+    agent = A3CConfig(
+        n_steps=16, clip_ratio=0.2, update_samples=16, epochs=3, normalize_advantages=True, teams=1, gae_lambda=0.9
+    )
+    optimizer = OptimizerConfig(name="adam", learning_rate=1e-2, max_grad_norm=0.5)
+    whole = Config(
+        "cartpole",
+        "a3c",
+        RunConfig(workers=2, seed=5),
+        EnvConfig(num_envs=4),
+        agent,
+        MLPConfig(hidden_sizes=(16,)),
+        optimizer,
+    )
+    spaces = probe_spaces(CARTPOLE, None, whole, ("Discrete",))
+    model = Model.create(spaces, MLP, whole)
+    parameters = model.flat.initial.clone()
+    moments = Adam.moments(parameters, optimizer)
+    counters = Counters.zeros(2)
+    exchange = (team_memory(whole, len(parameters)), None)
+    context = WorkerContext(
+        CARTPOLE, MLP, ADAM, config_of_member(whole), spaces, parameters, moments, counters, None, 0, exchange
+    )
+    members = [TeamWorker(context, rank, None, lambda: None) for rank in range(2)]
+    seen: list[tuple[Samples, list[torch.Tensor]]] = [None, None]  # type: ignore[list-item]
+
+    def work(rank: int) -> None:
+        member = members[rank]
+
+        def samples(rollout: Any) -> Any:
+            generator = torch.Generator()
+            generator.set_state(member.collector.generator.get_state())
+            found = A3CWorker.samples(member, rollout)
+            assert isinstance(found, Samples)
+            seen[rank] = (found, [each for _ in range(3) for each in found.shuffled(8, generator)])
+            return found
+
+        member.samples = samples  # type: ignore[method-assign]
+        while not member.row[STEPS]:
+            member.work()
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, range(2)))
+    assert counters[:, UPDATES].tolist() == [12, 0]
+
+    both = Samples(*(torch.cat([getattr(part, field.name) for part, _ in seen]) for field in fields(Samples)))
+    assert len(both.valid) == 64
+    alone = model.flat.initial.clone()
+    adam = Adam(alone, Adam.moments(alone, optimizer), optimizer)
+    objective = members[0].objective()
+    for first, second in zip(seen[0][1], seen[1][1], strict=True):
+        model.flat.pull(alone)
+        model.flat.zero_gradients()
+        chosen = both.chosen(torch.cat((first, second + 32)))
+        differentiate_samples(model.network, spaces.actions, chosen, objective)
+        clip_by_global_norm(model.flat.wide_gradients(), 0.5)
+        adam.apply(model.flat.wide_gradients(), 1e-2)
+    assert (alone - model.flat.initial).abs().max() > 0.05
+    assert torch.allclose(parameters, alone, rtol=1e-4, atol=1e-5)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
