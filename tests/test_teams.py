@@ -7,6 +7,7 @@ cut short, resumed and ended like any other.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -296,16 +297,17 @@ def resolve(*overrides: str, env: str = "cartpole", set_name: str | None = None)
     ("cores", "workers"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (12, 8), (16, 16), (64, 16)]
 )
 def test_auto_takes_the_cores_that_teams_can_use(cores: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`gym/a3c` has two teams with eight environments and updates of 64 samples."""
+    """`gym/a3c` has two teams with eight environments and updates of 64 samples; `pong/a3c-ppo` has auto itself."""
     monkeypatch.setattr(settings_module, "available_cores", lambda: cores)
     config = resolve("run.workers=auto", env="gym:LunarLander-v3")
     assert config.run.workers == workers
-    assert resolve(env="gym:LunarLander-v3").run.workers == workers
+    assert resolve(env="gym:LunarLander-v3").run.workers == 2
+    assert resolve(env="pong", set_name="a3c-ppo").run.workers == min(32, 2 ** int(math.log2(cores)))
     assert config.to_dict()["run"]["workers"] == workers
     # A set that names a number keeps it; without teams auto takes two at most.
     assert resolve().run.workers == 2
     assert resolve("run.workers=auto").run.workers == min(cores, 2)
-    assert resolve("agent.teams=null", env="gym:LunarLander-v3").run.workers == min(cores, 2)
+    assert resolve("run.workers=auto", "agent.teams=null", env="gym:LunarLander-v3").run.workers == min(cores, 2)
 
 
 def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
