@@ -1,4 +1,4 @@
-"""Whether as many workers as cores learn as much in so many steps as a few, and how much sooner.
+"""How much as many workers as cores learn in so many steps, and how fast.
 
     python benchmarks/many_workers.py --trial "ENV WORKERS SEEDS LIMIT_S [SET] [KEY=VALUE ...]" ... [--total-s 280]
         [--csv FILE] [--folder FOLDER]
