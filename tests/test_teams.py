@@ -39,6 +39,7 @@ from a3c_zoo.learning.counters import STEPS, UPDATES, Counters
 from a3c_zoo.learning.model import Model, probe_spaces
 from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.learning.objective import Objective, normalize
+from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import Adam, clip_by_global_norm
 from a3c_zoo.learning.parameters import FlatParameters, share
 from a3c_zoo.learning.samples import Samples, differentiate_samples
@@ -234,7 +235,7 @@ def test_a_team_makes_the_updates_of_one_worker() -> None:
         RunConfig(workers=2, seed=5),
         EnvConfig(num_envs=4),
         agent,
-        MLPConfig(hidden_sizes=(16,)),
+        MLPConfig(hidden_sizes=(16,), normalize_observations=True),
         optimizer,
     )
     spaces = probe_spaces(CARTPOLE, None, whole, ("Discrete",))
@@ -242,9 +243,10 @@ def test_a_team_makes_the_updates_of_one_worker() -> None:
     parameters = model.flat.initial.clone()
     moments = Adam.moments(parameters, optimizer)
     counters = Counters.zeros(2)
+    statistics = ObservationStatistics.zeros(2, spaces.observations.num_features)
     exchange = (team_memory(whole, len(parameters)), None)
     context = WorkerContext(
-        CARTPOLE, MLP, ADAM, config_of_member(whole), spaces, parameters, moments, counters, None, 0, exchange
+        CARTPOLE, MLP, ADAM, config_of_member(whole), spaces, parameters, moments, counters, statistics, 0, exchange
     )
     members = [TeamWorker(context, rank, None, lambda: None) for rank in range(2)]
     seen: list[tuple[Samples, list[torch.Tensor]]] = [None, None]  # type: ignore[list-item]
@@ -273,6 +275,7 @@ def test_a_team_makes_the_updates_of_one_worker() -> None:
     alone = model.flat.initial.clone()
     adam = Adam(alone, Adam.moments(alone, optimizer), optimizer)
     objective = members[0].objective()
+    model.pull_statistics(statistics)  # members learn with those of both rollouts
     for first, second in zip(seen[0][1], seen[1][1], strict=True):
         model.flat.pull(alone)
         model.flat.zero_gradients()

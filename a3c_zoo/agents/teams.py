@@ -76,13 +76,14 @@ class TeamWorker(RolloutWorker):
         ]
         own = moments_of_updates(samples.advantages, samples.valid, choices)
         moments = merged_moments(self.team.exchange(own))
+        self.pull()  # by now the observation statistics have the rollouts of all members
         for number, (chosen, of_update) in enumerate(zip(choices, moments, strict=True)):
             whole = WholeUpdate.of(of_update)
             if not whole.num_valid:
                 continue
             if number:
                 self.on_tick_of_updates()
-                self._pull_again(has_new_statistics=number == 1)
+                self._pull_again()
             wanted = self.team.is_leader and number == len(choices) - 1 and self.wants_metrics()
             self.model.flat.zero_gradients()
             metrics = self._differentiate_part(samples.chosen(chosen), whole, wanted)
@@ -93,11 +94,8 @@ class TeamWorker(RolloutWorker):
             if wanted:
                 self.tell(metrics)
 
-    def _pull_again(self, has_new_statistics: bool) -> None:
+    def _pull_again(self) -> None:
         """Copies what the last update has changed. Statistics change only with a rollout of the team."""
-        if has_new_statistics:
-            self.pull()
-            return
         self.model.flat.pull(self.context.parameters)
         self.model.buffers.pull(self.context.buffers)
         self.updates_at_pull = self.counters.updates
