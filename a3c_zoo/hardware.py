@@ -162,6 +162,29 @@ def available_memory() -> int:
     return min([int(psutil.virtual_memory().available), *(limit for limit in left if limit is not None)])
 
 
+#: Open files of a run without workers, the same with room for an evaluator, and of each worker. 24 and 4 were measured.
+LEAST_FILES = 24
+FILES = 40
+FILES_OF_A_WORKER = 4
+#: Memory of a worker process, without its environments and what it shares with others, in bytes. 25 MB were measured.
+WORKER_BYTES = 25_000_000
+
+
+def open_files_limit() -> int:
+    """How many files a process may have open."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return sys.maxsize
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if files == resource.RLIM_INFINITY else files
+
+
+def workers_for_files(files: int, others: int) -> int:
+    """How many workers a run can have with so many open files, of which it needs `others` for other things."""
+    return max(0, files - others) // FILES_OF_A_WORKER
+
+
 #: Drivers of SDL that draw in memory.
 UNSEEN = ("dummy", "offscreen")
 

@@ -20,6 +20,7 @@ from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config.sets import describe, dump_config, find_set, list_sets, load_config, resolve_config, tuning_cost
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError
+from a3c_zoo.hardware import available_cores
 from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.plugins.entries import Entry
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection
@@ -311,7 +312,7 @@ def test_later_layers_win_and_sources_say_so(make_package: MakePackage, tmp_path
 def test_a_named_set_replaces_the_default_set(make_package: MakePackage) -> None:
     package = make_package({"cartpole/a3c.yml": "run: {seed: 1, workers: 5}", "cartpole/b.yml": "run: {seed: 2}"})
     config = resolve_config(registry_of(package), CARTPOLE, A3C, hyperparams="b")
-    assert config.run == RunConfig(seed=2)
+    assert config.run == RunConfig(seed=2, workers=min(2, available_cores()))
 
 
 def test_without_any_set_there_are_defaults() -> None:
@@ -321,7 +322,8 @@ def test_without_any_set_there_are_defaults() -> None:
 
 
 def test_empty_sections_are_fine(make_package: MakePackage) -> None:
-    assert resolve_config(registry_of(make_package({"cartpole/a3c.yml": "run:\n"})), CARTPOLE, A3C).run == RunConfig()
+    run = resolve_config(registry_of(make_package({"cartpole/a3c.yml": "run:\n"})), CARTPOLE, A3C).run
+    assert run == RunConfig(workers=min(2, available_cores()))
 
 
 @pytest.mark.parametrize("name", ["mine.yml", "mine.yaml", "./mine"])

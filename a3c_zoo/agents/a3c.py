@@ -9,6 +9,8 @@ With `agent.clip_ratio` the loss is PPO's, and a worker passes `agent.epochs` ti
 of a rollout, or over its segments if the network has a recurrent core. It still applies each gradient to the
 shared parameters, and pulls them before the next.
 
+With `agent.teams` more workers learn as so many do (`agents/teams.py`).
+
 (Mnih et al. 2016, arXiv:1602.01783, algorithm S3; Recht et al. 2011, arXiv:1106.5730, for the missing lock;
 Schulman et al. 2017, arXiv:1707.06347, for the clipped ratio.)
 """
@@ -20,6 +22,7 @@ from multiprocessing.synchronize import Lock
 
 from a3c_zoo.agents.configs import A3CConfig, LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext
+from a3c_zoo.agents.teams import TeamWorker, team_memory
 from a3c_zoo.agents.with_workers import CrewFactory, agent_config, train
 from a3c_zoo.agents.worker import Applier, RolloutWorker
 from a3c_zoo.config import Config
@@ -27,10 +30,11 @@ from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss, differentiate
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.learning.samples import Samples, differentiate_samples, samples_of
-from a3c_zoo.learning.segments import Segments, differentiate_segments, segments_of
+from a3c_zoo.learning.samples import Samples, differentiate_samples
+from a3c_zoo.learning.segments import Segments, differentiate_segments
 from a3c_zoo.processes.lock import PatientLock
 from a3c_zoo.processes.start import process_context
+from a3c_zoo.processes.team import TeamMemory
 from a3c_zoo.records import RunContext
 
 Batch = slice | Samples | Segments
@@ -79,19 +83,9 @@ class A3CWorker(RolloutWorker):
         if not self.agent.keeps_outputs:
             yield from self._columns
             return
-        samples = self._samples(rollout)
+        samples = self.samples(rollout)
         for _ in range(self.agent.passes):
             yield from samples.batches(self._size, self.collector.generator)
-
-    def _samples(self, rollout: Rollout) -> Samples | Segments:
-        """Single samples or, with a recurrent core, segments."""
-        network = self.model.network
-        actions = self.context.spaces.actions
-        objective = self.objective()
-        if rollout.states is None:
-            return samples_of(rollout, network, actions, objective)
-        length = self.agent.steps_of_segment(self.context.config.env.num_envs)
-        return segments_of(rollout, network, actions, objective, length)
 
     def _differentiate(self, rollout: Rollout, batch: Batch, want_metrics: bool) -> dict[str, float]:
         network = self.model.network
@@ -147,11 +141,22 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
     """
     config = agent_config(context, LossConfig)
     check_segments(context.config)
+    in_teams = context.config.teams < context.config.run.workers
+    if in_teams and crew is not None:
+        raise ConfigError(
+            f"agent.teams: {context.config.teams} — workers of several machines learn by themselves: "
+            "-o agent.teams=null"
+        )
 
-    def exchange(model: Model) -> Lock | None:
+    def lock() -> Lock | None:
         is_needed = isinstance(config, A3CConfig) and config.locking == "apply" and not context.serial
         if is_needed:
             return process_context(context.config.run.start_method).Lock()
         return None
 
-    train(context, A3CWorker, None, exchange, loss, crew)
+    def exchange(model: Model) -> Lock | tuple[TeamMemory, Lock | None] | None:
+        if not in_teams:
+            return lock()
+        return team_memory(context.config, len(model.flat.initial)), lock()
+
+    train(context, TeamWorker if in_teams else A3CWorker, None, exchange, loss, crew)

@@ -153,6 +153,14 @@ class A3CConfig(LossConfig):
         "none",
         description="none: workers update the parameters at the same time; apply: one at a time, under a lock",
     )
+    teams: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="teams into which more workers than these are dealt; a team has env.num_envs environments in all, "
+        "and makes each update together, so learning by steps does not depend on run.workers; needs agent.clip_ratio; "
+        "null: each worker learns by itself",
+    )
 
     @model_validator(mode="after")
     def _passes(self) -> Self:
@@ -164,6 +172,8 @@ class A3CConfig(LossConfig):
             raise ValueError(
                 f"segment_steps: {self.segment_steps} — segments need a clip ratio: agent.clip_ratio=0.2"
             )
+        if self.teams is not None and self.clip_ratio is None:
+            raise ValueError(f"teams: {self.teams} — teams need a clip ratio: agent.clip_ratio=0.2")
         return self
 
     @property
@@ -185,6 +195,23 @@ class A3CConfig(LossConfig):
 
     def objective_values(self) -> dict[str, Any]:
         return super().objective_values() | {"gae_lambda": self.gae_lambda, "clip_ratio": self.clip_ratio}
+
+    def members_of_team(self, workers: int) -> int:
+        if self.teams is None or workers <= self.teams:
+            return 1
+        return workers // self.teams
+
+    @property
+    def shares_out(self) -> bool:
+        return self.teams is not None
+
+    def takes_workers(self, workers: int, num_envs: int, has_core: bool) -> bool:
+        if self.teams is None or workers <= self.teams:
+            return True
+        members = workers // self.teams
+        smallest = self.steps_of_segment(num_envs) if has_core else 1
+        parts = self.samples_per_update(num_envs) // smallest
+        return not (workers % self.teams or num_envs % members or parts % members)
 
     def check(self, num_envs: int) -> None:
         """Raises ConfigError for samples of an update, or for steps of a segment, that do not split a rollout.

@@ -9,6 +9,7 @@ from functools import partial
 from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
 
+from a3c_zoo import hardware
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
 from a3c_zoo.agents.context import (
     ActingState,
@@ -19,8 +20,10 @@ from a3c_zoo.agents.context import (
     agent_state,
     worker_context,
 )
+from a3c_zoo.agents.teams import config_of_member
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError, PluginError, type_and_message
+from a3c_zoo.hardware import giga
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory_check import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, saved_model
@@ -103,6 +106,8 @@ def train(
     check_outputs(model, context.network)
     exchanged = exchange(model) if exchange else None
     shared = worker_context(context, model, exchanged, learner is not None, saved, loss)
+    if config.teams < config.run.workers:
+        shared = replace(shared, config=config_of_member(config))
     if learner is None:
         factory = worker
     else:
@@ -118,17 +123,38 @@ def train(
 def check_room(config: Config, spaces: Spaces, workers: int) -> None:
     """Raises ConfigError if this number of workers does not fit into this machine's memory."""
     agent = config.agent
-    num_envs = config.env.num_envs
     assert isinstance(agent, LossConfig)
     assert config.network is not None
+    members = agent.members_of_team(workers)
+    num_envs = config.env.num_envs
+    per_update = agent.samples_per_update(num_envs) // members
     check_memory(
         spaces.observations,
         workers=workers,
-        num_envs=num_envs,
+        num_envs=num_envs // members,
         stored_steps=agent.stored_steps,
-        update_samples=agent.samples_per_update(num_envs) if config.run.device == "cpu" else 0,
+        update_samples=per_update if config.run.device == "cpu" else 0,
         number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
     )
+    if workers > 1:
+        check_processes(workers)
+
+
+def check_processes(workers: int) -> None:
+    """Raises ConfigError if this machine cannot have so many worker processes; its message says how many it can."""
+    files = hardware.open_files_limit()
+    most = hardware.workers_for_files(files, hardware.LEAST_FILES)
+    if workers > most:
+        raise ConfigError(
+            f"run.workers: {workers:,} — this process may open {files:,} files, which is enough for {most:,} workers. "
+            f"More: ulimit -n {hardware.FILES + workers * hardware.FILES_OF_A_WORKER}"
+        )
+    memory = hardware.available_memory()
+    most = memory // hardware.WORKER_BYTES
+    if workers > most:
+        raise ConfigError(
+            f"run.workers: {workers:,} — {giga(memory)} of memory are free, enough for {most:,} workers at most"
+        )
 
 
 def build(
@@ -193,6 +219,7 @@ def _crew(
     states: list[State] | None,
 ) -> Crew:
     run = context.config.run
+    num_followers = run.workers - context.config.teams
     if context.serial:
         return SerialCrew(worker, shared, len(shared.counters), states, has_learner, context.cuts_rollouts)
     counters = Counters(shared.counters)
@@ -209,9 +236,13 @@ def _crew(
         has_learner,
         NEVER if run.episodes is None else run.episodes + lost,
         Replacements(
-            context.event, run.worker_restarts, shared.exchange if isinstance(shared.exchange, Lock) else None
+            context.event,
+            run.worker_restarts,
+            shared.exchange if isinstance(shared.exchange, Lock) else None,
+            in_teams=num_followers > 0,
         ).judge,
         context.workers_ready,
+        num_followers,
     )
 
 

@@ -35,6 +35,8 @@ from a3c_zoo.learning.optimizers import (
 )
 from a3c_zoo.learning.reward_statistics import REWARD_LIMIT, DiscountedReturns, RewardStatistics
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.samples import Samples, samples_of
+from a3c_zoo.learning.segments import Segments, segments_of
 from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.records import Episode, Report, RunContext
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
@@ -248,6 +250,16 @@ class RolloutWorker(Member):
                 "there is one), or use agent nstep"
             )
         return rollout
+
+    def samples(self, rollout: Rollout) -> Samples | Segments:
+        """What shuffled updates of a rollout learn from: single samples or, with a recurrent core, segments."""
+        network = self.model.network
+        actions = self.context.spaces.actions
+        objective = self.objective()
+        if rollout.states is None:
+            return samples_of(rollout, network, actions, objective)
+        length = self.agent.steps_of_segment(self.context.config.env.num_envs)
+        return segments_of(rollout, network, actions, objective, length)
 
     def _add_seconds(self, began_s: float) -> None:
         """Adds the seconds of a rollout that began at `began_s`, and of learning from the one before, to the report.

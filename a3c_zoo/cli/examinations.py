@@ -45,8 +45,6 @@ EXTRAS: Final = {
 MEMORY: Final = (300_000_000, 1_000_000_000)
 SHARED_MEMORY: Final = (16_000_000, 128_000_000)
 DISK: Final = (20_000_000, 1_000_000_000)
-#: Open files of a run without workers, with room for an evaluator, and of each worker. 24 and 4 were measured.
-FILES, FILES_OF_A_WORKER = 40, 4
 #: How long other programs are watched, in seconds.
 WATCH_S = 0.25
 #: The length of the training, and how long one of its workers may do nothing, in seconds.
@@ -125,10 +123,9 @@ def limits() -> Iterator[Diagnosis]:
     """The number and the size of files that a process may have."""
     import resource
 
-    files, size = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE))
-    if files == resource.RLIM_INFINITY:
-        files = sys.maxsize
-    workers = max(0, files - FILES) // FILES_OF_A_WORKER
+    size = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    files = hardware.open_files_limit()
+    workers = hardware.workers_for_files(files, hardware.FILES)
     if files < sys.maxsize:
         text = f"{files:,}, for {workers:,} workers at most"
     else:

@@ -24,7 +24,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.config import RunConfig
-from a3c_zoo.config.models import TRAIN_OPTIONS
+from a3c_zoo.config.models import AUTO, TRAIN_OPTIONS
 from a3c_zoo.errors import first_line
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
@@ -35,8 +35,22 @@ def _run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(option.name, key, type=_type_of(key), metavar=option.metavar, help=option.help)
 
 
+class NumberOrAuto(click.ParamType[Any]):
+    """A whole number, or `auto`."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the number, or the word."""
+        if value == AUTO:
+            return value
+        return click.INT.convert(value, param, ctx)
+
+
 def _type_of(key: str) -> Any:
     """The type of a key of the section `run`, as click takes it."""
+    if RunConfig.model_fields[key].default == AUTO:
+        return NumberOrAuto()
     if key.endswith("_s"):
         return parse_seconds
     annotation = RunConfig.model_fields[key].annotation

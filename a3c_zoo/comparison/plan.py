@@ -274,7 +274,7 @@ def plan_run(
 
 def least_steps(config: Config) -> int:
     """Agent steps of one rollout of every worker: no run is shorter."""
-    return config.run.workers * config.env.num_envs * config.agent.rollout_steps
+    return config.rollout_steps
 
 
 def _refuse_ineffective(usual: Config, keys: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -16,6 +16,8 @@ from pydantic import (
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
     field_validator,
 )
 
@@ -115,17 +117,38 @@ class InComparison:
     is_budget: bool
 
 
+#: A number that follows from the machine. A run's configuration has the number itself.
+AUTO: Final = "auto"
+#: Most workers that `run.workers: auto` makes if what is learned in so many steps depends on their number.
+FEW_WORKERS: Final = 2
+
+
+def _number_or_auto(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """A number, or `AUTO` until `Settings.config` has decided it."""
+    if value == AUTO:
+        return value
+    return validate(value)
+
+
 class RunConfig(Section):
     """Length, size, evaluations and checkpoints of a run.
 
     The annotation of a key says what commands do with it: `TrainOption`, `InComparison`.
     """
 
-    workers: Annotated[int, TrainOption("--workers", "N", "Number of worker processes.")] = Field(
-        2,
+    workers: Annotated[
+        int,
+        TrainOption(
+            "--workers", "N|auto", "Number of worker processes; auto: all cores that the set can use."
+        ),
+        WrapValidator(_number_or_auto),
+        WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1024}, {"enum": [AUTO]}]}),
+    ] = Field(
+        cast("int", AUTO),
         ge=1,
         le=1024,
-        description="number of worker processes; many more than the set's need a lower learning rate",
+        description="number of worker processes; auto: as many of this machine's cores as agent.teams can use; "
+        "2 at most without agent.teams",
     )
     device: Annotated[
         Literal["cpu", "cuda"],
@@ -289,7 +312,10 @@ class EnvConfig(Section):
     """Keys of every environment; keys that a subclass adds go to the environment's factory."""
 
     num_envs: int = Field(
-        8, ge=1, le=4096, description="number of environments of each worker, stepped together"
+        8,
+        ge=1,
+        le=4096,
+        description="number of environments of each worker, stepped together; of each team, with agent.teams",
     )
     stack: Literal["auto", "own", "zoo"] = Field(
         "auto",
@@ -355,6 +381,23 @@ class AgentConfig(Section):
     def rollout_steps(self) -> int:
         """Steps per environment between two points at which the run can evaluate, save or stop."""
         return 1
+
+    @property
+    def shares_out(self) -> bool:
+        """Whether learning by steps is the same with any number of workers that `takes_workers`."""
+        return False
+
+    def members_of_team(self, workers: int) -> int:
+        """How many of so many workers learn as one (`agent.teams`)."""
+        return 1
+
+    def takes_workers(self, workers: int, num_envs: int, has_core: bool) -> bool:
+        """Whether environments and updates can be shared out among so many workers.
+
+        Args:
+            num_envs: `env.num_envs`. has_core: whether the network has a recurrent core.
+        """
+        return True
 
     def check(self, num_envs: int) -> None:
         """Raises ConfigError if these values do not fit the number of environments of a worker."""
@@ -466,6 +509,16 @@ class Config:
         named = {name: getattr(self, name) for name in SECTIONS}
         named |= {f"{PLUGINS}.{name}": section for name, section in self.plugins.items()}
         return {name: section for name, section in named.items() if section is not None}
+
+    @property
+    def teams(self) -> int:
+        """How many workers learn by themselves: all, or as many as there are teams."""
+        return self.run.workers // self.agent.members_of_team(self.run.workers)
+
+    @property
+    def rollout_steps(self) -> int:
+        """Agent steps of one rollout of all workers."""
+        return self.teams * self.env.num_envs * self.agent.rollout_steps
 
     @property
     def import_strings(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from a3c_zoo.config import yaml
 from a3c_zoo.config.models import PLUGINS, SECTIONS, Config, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable, unknown_name
+from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.entries import AgentEntry, EngineEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
 from a3c_zoo.plugins.registry import Registry
 
@@ -194,11 +195,36 @@ class Settings:
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
             if run is not None and network is not None:
                 sections["network"] = network.settled(run.device, env.num_envs)
+        self._settle_workers(sections)
+
+    def _settle_workers(self, sections: dict[str, Any]) -> None:
+        """Decides `run.workers: auto`, and refuses a number among which the agent cannot share out its work."""
+        run, env, agent = (sections[section] for section in ("run", "env", "agent"))
+        if None in (run, env, agent):
+            return
+        network = sections.get("network")
+        has_core = network is not None and network.has_core
+
+        def fitting(most: int) -> list[int]:
+            return [n for n in range(1, most + 1) if agent.takes_workers(n, env.num_envs, has_core)]
+
+        if run.workers == bases.AUTO:
+            cores = available_cores()
+            most = cores if agent.shares_out else min(cores, bases.FEW_WORKERS)
+            sections["run"] = run.model_copy(update={"workers": fitting(most)[-1]})
+        elif not agent.takes_workers(run.workers, env.num_envs, has_core):
+            numbers = ", ".join(f"{n:,}" for n in fitting(run.workers))
+            why = (
+                f"agent.teams: {agent.teams} shares out env.num_envs: {env.num_envs} and the samples of an update "
+                f"among {numbers} workers. -o agent.teams=null lets each worker learn by itself"
+            )
+            setting = self.settings["run"].get("workers", Setting(run.workers))
+            self._refuse(setting, "run.workers", why)
 
     def _set_to_one(self, sections: dict[str, Any], section: str, key: str, why: str) -> None:
         """Sets a value to 1, and refuses another value that was given."""
         if (config := sections.get(section)) is not None:
-            if key in self.settings[section] and getattr(config, key) != 1:
+            if key in self.settings[section] and getattr(config, key) not in (1, bases.AUTO):
                 self._refuse(self.settings[section][key], f"{section}.{key}", why)
             sections[section] = config.model_copy(update={key: 1})
 

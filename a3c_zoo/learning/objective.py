@@ -15,6 +15,7 @@ from a3c_zoo.learning.actions import ActionDistribution
 from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.returns import Bools, Floats, gae, monte_carlo_returns
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.update_parts import WholeUpdate
 
 #: Above this the ratio of two probabilities stays as it is: e⁸⁹ is no float32, and infinity times 0 would be
 #: no number.
@@ -198,16 +199,21 @@ def to_unit_length(returns: Floats, valid: Bools) -> Floats:
     return result
 
 
-def normalize(advantages: Floats, valid: Bools) -> Floats:
+def normalize(advantages: Floats, valid: Bools, whole: WholeUpdate | None = None) -> Floats:
     """Shifts and scales advantages to mean 0 and standard deviation 1 over the valid samples; one stays as it is.
+
+    With `whole` these are a part of an update, and it is the samples of the whole that have mean 0 and deviation 1.
 
     In float64: the float32 mean of equal numbers may be another number. Divided by the deviation it would be
     large.
     """
-    chosen = advantages[valid].astype(np.float64)
-    if chosen.size < 2:  # a short update may hold one sample, or ignored steps only
+    wide = advantages.astype(np.float64)
+    chosen = wide[valid]
+    if whole is None and chosen.size:
+        whole = WholeUpdate(chosen.size, float(chosen.mean()), float(chosen.std()))
+    if whole is None or whole.num_valid < 2:  # a short update may hold one sample, or ignored steps only
         return advantages
-    result: Floats = ((advantages - chosen.mean()) / (chosen.std() + 1e-8)).astype(np.float32)
+    result: Floats = ((wide - whole.mean) / (whole.deviation + 1e-8)).astype(np.float32)
     return result
 
 
@@ -289,6 +295,7 @@ def descend(
     objective: Objective,
     want_metrics: bool = False,
     acted: Tensor | None = None,
+    whole: WholeUpdate | None = None,
 ) -> dict[str, float]:
     """Computes the loss of B samples and its gradient; the last part of `differentiate`.
 
@@ -296,18 +303,20 @@ def descend(
         logits: `[B, A]`. all_values: `[≥ B]`; the first B are those of the samples. actions: `[B, ...]`.
         advantages, returns, valid: B elements in any shape, in the order of the samples.
         acted: log π(a|s) of the policy that acted, `[B]`; needed with a clip ratio.
+        whole: the update, if the samples are a part of it; the gradients of all parts add up to that of the whole.
 
     Returns:
         Metrics; see `differentiate`.
     """
     num_samples = valid.size
     if objective.normalize_advantages:
-        weighed = normalize(advantages, valid)
+        weighed = normalize(advantages, valid, whole)
     else:
         weighed = advantages
     weights = valid.astype(np.float32)
     if not objective.loss_sum:
-        weights /= max(1, int(valid.sum()))
+        num_valid = int(valid.sum()) if whole is None else whole.num_valid
+        weights /= max(1, num_valid)
     weight, advantage, raw, target = (
         torch.from_numpy(array.reshape(num_samples)) for array in (weights, weighed, advantages, returns)
     )

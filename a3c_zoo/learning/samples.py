@@ -12,6 +12,7 @@ from a3c_zoo.learning.actions import ActionDistribution
 from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, descend
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.update_parts import WholeUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,16 @@ class Samples:
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Samples]:
         """Copies of `size` samples each, shuffled; each sample is in one of them. The last may be smaller."""
-        tensors = [getattr(self, field.name) for field in fields(self)]
-        for chosen in torch.split(torch.randperm(len(self.valid), generator=generator), size):
-            yield Samples(*(tensor[chosen] for tensor in tensors))
+        for chosen in self.shuffled(size, generator):
+            yield self.chosen(chosen)
+
+    def shuffled(self, size: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """The numbers of `size` samples each, in any order; each sample is in one of them. The last may have fewer."""
+        return torch.split(torch.randperm(len(self.valid), generator=generator), size)
+
+    def chosen(self, numbers: Tensor) -> Samples:
+        """Copies of the samples with these numbers."""
+        return Samples(*(getattr(self, field.name)[numbers] for field in fields(self)))
 
 
 def samples_of(
@@ -66,8 +74,9 @@ def differentiate_samples(
     samples: Samples,
     objective: Objective,
     want_metrics: bool = False,
+    whole: WholeUpdate | None = None,
 ) -> dict[str, float]:
-    """Adds the gradient of the loss over samples to the network's `.grad` tensors; see `differentiate`."""
+    """Adds the gradient of the loss over samples to the network's `.grad` tensors; see `descend`."""
     with in_training(network):
         logits, values = network.act(samples.observations)
     advantages, returns, valid = (
@@ -84,4 +93,5 @@ def differentiate_samples(
         objective,
         want_metrics,
         samples.log_probs,
+        whole,
     )

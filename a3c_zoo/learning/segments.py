@@ -9,7 +9,7 @@ Learning").
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, descend
 from a3c_zoo.learning.recurrent import unroll_steps
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.update_parts import WholeUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +46,17 @@ class Segments:
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Segments]:
         """Copies of so many segments that they hold `size` steps, shuffled; each segment is in one of them."""
+        for chosen in self.shuffled(size, generator):
+            yield self.chosen(chosen)
+
+    def shuffled(self, size: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """The numbers of so many segments that they hold `size` steps, in any order; each segment is in one of them."""
         length, number = self.valid.shape
-        for chosen in torch.split(torch.randperm(number, generator=generator), size // length):
-            yield Segments(
-                observations=self.observations[:, chosen],
-                actions=self.actions[:, chosen],
-                log_probs=self.log_probs[:, chosen],
-                advantages=self.advantages[:, chosen],
-                returns=self.returns[:, chosen],
-                valid=self.valid[:, chosen],
-                resets=self.resets[:, chosen],
-                states=self.states[:, chosen],
-            )
+        return torch.split(torch.randperm(number, generator=generator), size // length)
+
+    def chosen(self, numbers: Tensor) -> Segments:
+        """Copies of the segments with these numbers."""
+        return Segments(*(getattr(self, field.name)[:, numbers] for field in fields(self)))
 
 
 def segments_of(
@@ -107,8 +107,9 @@ def differentiate_segments(
     segments: Segments,
     objective: Objective,
     want_metrics: bool = False,
+    whole: WholeUpdate | None = None,
 ) -> dict[str, float]:
-    """Adds the gradient of the loss over segments to the network's `.grad` tensors; see `differentiate`."""
+    """Adds the gradient of the loss over segments to the network's `.grad` tensors; see `descend`."""
     with in_training(network):
         logits, values = unroll_steps(network, segments.observations, segments.states, segments.resets)
     return descend(
@@ -122,4 +123,5 @@ def differentiate_segments(
         objective,
         want_metrics,
         segments.log_probs.flatten(),
+        whole,
     )

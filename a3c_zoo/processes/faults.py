@@ -84,18 +84,24 @@ class Replacements:
         event: hears of each worker that is replaced, as `RunContext.event` does.
         most: how many workers may be replaced within an hour (`run.worker_restarts`).
         lock: what all workers share, None without one. A worker may die with it.
+        in_teams: whether workers learn together: the others of a team are in the middle of an update with the one
+            that failed.
     """
 
-    def __init__(self, event: Callable[..., None], most: int, lock: Lock | None = None) -> None:
+    def __init__(
+        self, event: Callable[..., None], most: int, lock: Lock | None = None, in_teams: bool = False
+    ) -> None:
         self._event = event
         self._lock = lock
+        self._in_teams = in_teams
         self._allowance = Allowance(most)
 
     def judge(self, fault: Fault) -> None:
         """Returns if a new worker takes the place of the one that failed; the run's log has the fault.
 
         Raises:
-            CrewLostError: no new worker can cure it: the learner failed, or a worker died with the lock.
+            CrewLostError: no new worker can cure it: the learner failed, or a member of a team, or a worker died
+                with the lock.
             Exception: the fault's error: it would come again, or too many workers have failed within an hour.
         """
         # An environment could be made before: it may lack memory, or a port of the simulator that was just
@@ -104,7 +110,7 @@ class Replacements:
         is_passing = fault.is_successor and isinstance(fault.error, PluginError) and not is_saving
         if fault.is_early or (isinstance(fault.error, LASTING) and not is_passing):
             raise fault.error
-        if fault.is_learner:
+        if fault.is_learner or self._in_teams:
             raise CrewLostError(str(fault.error)) from fault.error
         if self._lock is not None:
             if not self._lock.acquire(timeout=LOCK_LIMIT_S):

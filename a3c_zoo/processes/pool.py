@@ -76,6 +76,8 @@ class WorkerPool:
         max_episodes: no worker begins a rollout once the run has so many.
         judge: gets the fault of a worker; returns if a new worker takes its place, else raises.
         on_ready: is told several times a second, until all workers are ready, how many of how many are.
+        num_followers: so many of the workers, the last of those that collect, begin a rollout only together with one
+            of the others, and come to a standstill after these.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class WorkerPool:
         max_episodes: int = NEVER,
         judge: Callable[[Fault], None] = raise_fault,
         on_ready: Callable[[int, int], None] = lambda ready, workers: None,
+        num_followers: int = 0,
     ) -> None:
         self._factory = factory
         self._worker_context = worker_context
@@ -103,6 +106,7 @@ class WorkerPool:
         self._judge = judge
         self._on_ready = on_ready
         self._num_collecting = len(counters.tensor) - has_learner
+        self._num_leading = self._num_collecting - num_followers
         self._ticks_before = counters.ticks[: self._num_collecting]
         self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
         share(self._cells)
@@ -114,11 +118,13 @@ class WorkerPool:
         """Starts the processes; returns when all are ready. Raises WorkerError if one cannot be started."""
         # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
-        for rank in range(len(self._counters.tensor)):
+        num_members = len(self._counters.tensor)
+        for rank in range(num_members):
             if self._initial_states:
                 state = self._initial_states[rank]
             else:
                 state = None
+            self._on_ready(0, num_members)  # to start a thousand processes takes long
             self._members.append(self._begin(rank, state))
         while (ready := sum(member.is_ready for member in self._members)) < len(self._members):
             self._on_ready(ready, len(self._members))
@@ -145,9 +151,7 @@ class WorkerPool:
         for member in self._members:
             member.state = None
             member.begin_watch()
-        begin_work(
-            self._cells, self._num_collecting, self._next_pause(self._counters.steps), self._max_episodes
-        )
+        begin_work(self._cells, self._num_leading, self._next_pause(self._counters.steps), self._max_episodes)
 
     def poll(self) -> list[Report]:
         self._look()
@@ -230,18 +234,22 @@ class WorkerPool:
         self._members[rank].is_successor = True
 
     def park(self, cuts: Callable[[], bool] = lambda: False) -> list[Report]:
-        """Waits until every worker has sent its state: first those that collect, then the others."""
+        """Waits until every worker has sent its state: first those that lead, then their followers and the learner."""
         turn = self._turn + (1 if self._turn % 2 == 0 else 2)
-        collecting = slice(0, self._num_collecting)
-        for group, waited_for in ((collecting, collecting), (slice(self._num_collecting, None), slice(None))):
+        for group in (slice(0, self._num_leading), slice(self._num_leading, None)):
             self._cells[group, 0] = turn
-            while any(member.state is None for member in self._members[waited_for]):
+            while any(member.state is None for member in self._members[: group.stop]):
                 if cuts():
-                    self._cells[collecting, 0] = -turn
+                    self._cut(turn)
                 self._look()
         reports = self._reports
         self._reports = []
         return reports
+
+    def _cut(self, turn: int) -> None:
+        """Ends the rollouts under way: first those of the leaders, for whom a follower may still wait."""
+        self._cells[: self._num_leading, 0] = -turn
+        self._cells[self._num_leading : self._num_collecting, 0] = -turn
 
     def states(self) -> list[dict[str, Any]]:
         states = [member.state for member in self._members]
@@ -323,14 +331,15 @@ class WorkerPool:
         return self._fault(rank, error, what, is_early=not (member.has_reported or member.is_successor))
 
 
-def begin_work(cells: Tensor, num_collecting: int, until_steps: int, until_episodes: int) -> None:
+def begin_work(cells: Tensor, num_leading: int, until_steps: int, until_episodes: int) -> None:
     """Begins the next turn of work, in which no worker begins a rollout at these counts or later.
 
     Args:
-        cells: the commands of all workers, `[workers, 3]`. num_collecting: workers that are not the learner.
+        cells: the commands of all workers, `[workers, 3]`. num_leading: workers that begin rollouts by themselves; the
+            others follow them, or are the learner.
     """
     cells[:, 1:] = NEVER
-    cells[:num_collecting, 1] = until_steps
-    cells[:num_collecting, 2] = until_episodes
+    cells[:num_leading, 1] = until_steps
+    cells[:num_leading, 2] = until_episodes
     memory_barrier()
     cells[:, 0] = cells[:, 0].abs() + 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from a3c_zoo.config import Config
 from a3c_zoo.config.models import TRAIN_OPTIONS
@@ -47,7 +47,7 @@ def train(
     agent: str | None = None,
     hyperparams: str | Path | None = None,
     overrides: Mapping[str, Any] | str | Sequence[str] = (),
-    workers: int | None = None,
+    workers: int | Literal["auto"] | None = None,
     serial: bool = False,
     device: str | None = None,
     seed: int | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -63,6 +63,8 @@ class RunSetup:
             optimizer = None
         env = registry.env(config.env_name)
         agent = registry.agent(config.agent_name)
+        if serial:
+            config = in_turn(config)
         return cls(registry, env, agent, network, optimizer, config, serial)
 
     @property
@@ -73,6 +75,8 @@ class RunSetup:
             parallel = "serial"
         else:
             parallel = f"{config.run.workers} workers"
+            if config.teams < config.run.workers:
+                parallel += f" in {config.teams} teams"
         if self.agent.one_process:
             workers = "one process"
         else:
@@ -125,6 +129,11 @@ class RunSetup:
             from a3c_zoo.learning.networks import check_device
 
             check_device(device)
+
+
+def in_turn(config: Config) -> Config:
+    """The configuration of workers in turn: each learns by itself what a team would learn."""
+    return replace(config, run=config.run.model_copy(update={"workers": config.teams}))
 
 
 class Observer(Protocol):

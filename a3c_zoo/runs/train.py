@@ -70,7 +70,7 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
 def _many_workers(config: Config) -> list[tuple[str, str, str]]:
     """An event if the learning rate is of a set for far fewer workers, of which docs/scaling.md has an example."""
     few = config.sets_workers
-    many = config.run.workers
+    many = config.teams  # further workers learn in teams
     optimizer = config.optimizer
     if few is None or optimizer is None or many <= MANY_WORKERS * few:
         return []

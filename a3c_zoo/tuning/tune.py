@@ -77,8 +77,7 @@ def make_settings(
     begin = Method(agent_entry.name, agent_entry, hyperparams=hyperparams, overrides=tuple(overrides))
     known = KnownRuns(registry, Path(), reuse=False)
     config = plan_run(registry, entry, begin, TUNING_SEEDS[0], Budget(steps), known).config
-    least = config.run.workers * config.env.num_envs * config.agent.rollout_steps
-    rungs = rungs_of(steps, least, is_racing=others.pop("pruner") == "halving")
+    rungs = rungs_of(steps, config.rollout_steps, is_racing=others.pop("pruner") == "halving")
     if others["sampler"] == "gp" and len(rungs) > 1:
         raise ZooError("--sampler gp learns only from trials that were trained to the end; add --pruner none")
     return StudySettings(

@@ -1,0 +1,64 @@
+"""An update of which several processes differentiate a part each: what a part must know of the whole.
+
+The loss of an update is a mean over its valid samples, and advantages are normalised over them. So the gradients of the
+parts add up to the gradient of the whole only if each loss is divided by the number of all samples, and advantages are
+shifted and scaled by the mean and the deviation of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeUpdate:
+    """An update with all its parts: the number of valid samples, the mean of their advantages, and the deviation."""
+
+    num_valid: int
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, moments: Doubles) -> WholeUpdate:
+        """From its moments `[3]`, as `moments_of_updates` returns them for a part."""
+        count, mean, squares = moments.tolist()
+        return cls(int(count), mean, math.sqrt(squares / max(count, 1)))
+
+
+def moments_of_updates(advantages: Tensor, valid: Tensor, choices: Sequence[Tensor]) -> Doubles:
+    """Number, mean and sum of squared deviations of the valid advantages in each of U updates, `[U, 3]`.
+
+    Args:
+        advantages, valid: of samples `[B]`, or of segments `[L, M]`.
+        choices: the samples or segments of each update, as numbers of the last dimension; equally many in each.
+    """
+    chosen = torch.stack(tuple(choices))
+    taken = advantages[..., chosen].movedim(-2, 0).flatten(1).double()
+    weight = valid[..., chosen].movedim(-2, 0).flatten(1).double()
+    count = weight.sum(1)
+    mean = (taken * weight).sum(1) / count.clamp(min=1)
+    squares = ((taken - mean[:, None]).square() * weight).sum(1)
+    return torch.stack((count, mean, squares), dim=1).numpy()
+
+
+def merged_moments(parts: Doubles) -> Doubles:
+    """The moments of whole updates, `[U, 3]`, from those of their parts, `[parts, U, 3]`.
+
+    Squared deviations are those within the parts and those between them (Chan, Golub & LeVeque 1979, eq. 1.5).
+    """
+    count = parts[..., 0]
+    mean = parts[..., 1]
+    squares = parts[..., 2]
+    total = count.sum(axis=0)
+    whole_mean = (count * mean).sum(axis=0) / np.maximum(total, 1)
+    between = (count * np.square(mean - whole_mean)).sum(axis=0)
+    return np.stack((total, whole_mean, squares.sum(axis=0) + between), axis=-1)

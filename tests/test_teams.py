@@ -1,0 +1,436 @@
+"""Teams of workers (`agent.teams`).
+
+The parts of an update add up to the whole; members wait for each other and for nobody else; a run of teams is saved,
+cut short, resumed and ended like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from math import log, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import a3c_zoo
+from a3c_zoo import hardware
+from a3c_zoo.agents.a3c import A3CWorker
+from a3c_zoo.agents.configs import A3CConfig
+from a3c_zoo.agents.context import WorkerContext
+from a3c_zoo.agents.teams import TeamWorker, config_of_member, team_memory
+from a3c_zoo.agents.with_workers import check_processes
+from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
+from a3c_zoo.config import settings as settings_module
+from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.errors import ConfigError, CrewLostError
+from a3c_zoo.learning.actions import Categorical
+from a3c_zoo.learning.counters import STEPS, UPDATES, Counters
+from a3c_zoo.learning.model import Model, probe_spaces
+from a3c_zoo.learning.network_configs import MLPConfig
+from a3c_zoo.learning.objective import Objective, normalize
+from a3c_zoo.learning.observation_statistics import ObservationStatistics
+from a3c_zoo.learning.optimizers import Adam, clip_by_global_norm
+from a3c_zoo.learning.parameters import FlatParameters, share
+from a3c_zoo.learning.samples import Samples, differentiate_samples
+from a3c_zoo.learning.update_parts import WholeUpdate, merged_moments, moments_of_updates
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.processes.faults import Fault, Replacements
+from a3c_zoo.processes.pool import WorkerPool
+from a3c_zoo.records import Progress
+from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.runs.train import _many_workers
+from tests.test_learner_agents import CARTPOLE, MLP
+from tests.test_supervision import worker_pids
+from tests.toys import ADAM, TinyNetwork
+from tests.toys_runs import Listener, checkpoint, episodes
+from tests.toys_teams import NUM_STEPS, NUM_UPDATES, Member, gradient_of, memory_of
+from tests.waits import LIMIT_S, wait_until
+
+PPO = Objective(
+    gamma=0.5, gae_lambda=1.0, entropy_coefficient=0.1, value_coefficient=0.5, clip_ratio=0.2, normalize_advantages=True
+)
+#: Two teams of two workers with two environments each; 64 samples of a rollout, 8 in each update, two passes.
+SMALL = {
+    "run.workers": 4,
+    "env.num_envs": 4,
+    "agent.n_steps": 16,
+    "agent.update_samples": 8,
+    "agent.clip_ratio": 0.2,
+    "agent.epochs": 2,
+    "agent.normalize_advantages": True,
+    "agent.teams": 2,
+    "run.stop_when_solved": False,
+    "optimizer.schedule": "constant",
+}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The parts of an update
+
+
+def test_the_moments_of_an_update_by_hand() -> None:
+    """Update 0 has the valid advantages 1 and 3: 2, mean 2, squares 1 + 1. Update 1 has 5 alone."""
+    advantages = torch.tensor([3.0, 9.0, 5.0, 1.0])
+    valid = torch.tensor([True, False, True, True])
+    result = moments_of_updates(advantages, valid, (torch.tensor([0, 3]), torch.tensor([1, 2])))
+    assert result.tolist() == [[2, 2, 2], [1, 5, 0]]
+
+
+def test_the_moments_of_an_update_of_segments() -> None:
+    """Segments are columns: update 0 has the second, 2 and 4; update 1 the first, 1 and 3."""
+    advantages = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    valid = torch.ones(2, 2, dtype=torch.bool)
+    result = moments_of_updates(advantages, valid, (torch.tensor([1]), torch.tensor([0])))
+    assert result.tolist() == [[2, 3, 2], [2, 2, 2]]
+
+
+def test_moments_are_merged_by_hand() -> None:
+    """1 and 3, and 5, 7 and 9: five numbers with the mean 5, and squares 16 + 4 + 0 + 4 + 16. A part may be empty."""
+    parts = np.array([[[2.0, 2.0, 2.0], [0.0, 0.0, 0.0]], [[3.0, 7.0, 8.0], [1.0, 4.0, 0.0]]])
+    whole = merged_moments(parts)
+    assert whole.tolist() == [[5, 5, 40], [1, 4, 0]]
+    assert WholeUpdate.of(whole[0]) == WholeUpdate(5, 5.0, sqrt(8))
+    assert merged_moments(np.zeros((2, 1, 3))).tolist() == [[0, 0, 0]]
+
+
+def test_advantages_are_normalised_over_the_whole_update() -> None:
+    """1 and 3 with the mean 5 and the deviation √8 of the whole, not their own."""
+    part = np.array([1.0, 3.0], np.float32)
+    result = normalize(part, np.array([True, True]), WholeUpdate(5, 5.0, sqrt(8)))
+    assert result == pytest.approx(np.array([-4, -2]) / sqrt(8), rel=1e-6)
+    assert normalize(part, np.array([True, False]), WholeUpdate(1, 1.0, 0.0)) is part
+
+
+def test_the_gradients_of_the_parts_add_up_to_that_of_the_whole() -> None:
+    """Parts of different sizes, with ignored steps, moved ratios, an entropy bonus and a value loss."""
+    generator = torch.Generator().manual_seed(0)
+    size = 12
+    whole = Samples(
+        observations=torch.randn(size, 1, generator=generator),
+        actions=torch.randint(2, (size,), generator=generator),
+        log_probs=torch.full((size,), log(0.45)),
+        advantages=torch.randn(size, generator=generator),
+        returns=torch.randn(size, generator=generator),
+        valid=torch.arange(size) % 5 != 0,
+    )
+    parts = [whole.chosen(torch.arange(0, 4)), whole.chosen(torch.arange(4, size))]
+    moments = [moments_of_updates(part.advantages, part.valid, (torch.arange(len(part.valid)),)) for part in parts]
+    of_all = WholeUpdate.of(merged_moments(np.array(moments))[0])
+
+    def gradient(samples: Samples, update: WholeUpdate | None) -> torch.Tensor:
+        network = TinyNetwork()
+        flat = FlatParameters(network)
+        differentiate_samples(network, Categorical(2), samples, PPO, whole=update)
+        return flat.gradients
+
+    expected = gradient(whole, None)
+    assert expected.abs().min() > 1e-3
+    total = sum(gradient(part, of_all) for part in parts)
+    assert torch.allclose(torch.as_tensor(total), expected, rtol=1e-5, atol=1e-7)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Members in processes
+
+
+@contextmanager
+def running(teams: int, members: int, slow: dict[int, float] | None = None) -> Iterator[tuple[WorkerPool, Any]]:
+    """A pool of members, and the parameters that they share. slow: seconds of a step, by rank."""
+    workers = teams * members
+    counters = Counters.zeros(workers)
+    parameters = torch.zeros(teams, 7, dtype=torch.float64)
+    share(counters, parameters)
+    step_s = [(slow or {}).get(rank, 0.0) for rank in range(workers)]
+    plan = (memory_of(teams, members), counters, parameters, step_s)
+    pool = WorkerPool(Member, plan, Counters(counters), num_followers=workers - teams)
+    try:
+        pool.start()
+        yield pool, parameters
+    finally:
+        pool.stop()
+
+
+def rollouts_until(pool: WorkerPool, steps: int) -> None:
+    deadline_s = time.monotonic() + LIMIT_S
+    while pool._counters.steps < steps:
+        assert time.monotonic() < deadline_s
+        pool.poll()
+
+
+def test_members_add_up_their_gradients_and_stand_still_together() -> None:
+    """Rank r is member r // 2 of team r % 2, so team 0 has ranks 0, 2 and 4. Twenty times they stand still."""
+    with running(teams=2, members=3) as (pool, parameters):
+        for _ in range(20):
+            steps = pool._counters.steps
+            pool.resume()
+            rollouts_until(pool, steps + 1)
+            pool.park()
+            states = pool.states()
+            for team in range(2):
+                members = states[team::2]
+                rollouts = members[0]["rollouts"]
+                assert [member["rollouts"] for member in members] == [rollouts] * 3
+                expected = sum(
+                    gradient_of(rank, rollout, update).double()
+                    for rank in range(team, 6, 2)
+                    for rollout in range(rollouts)
+                    for update in range(NUM_UPDATES)
+                )
+                assert torch.equal(parameters[team], torch.zeros(7) + expected)
+                if not rollouts:
+                    continue
+                assert all(torch.equal(member["seen"], parameters[team]) for member in members)
+                moments = members[0]["moments"]
+                assert moments.tolist() == [[[float(rank)] * 3] * NUM_UPDATES for rank in range(team, 6, 2)]
+        assert pool._counters.tensor[:2, UPDATES].tolist() == [NUM_UPDATES * s["rollouts"] for s in states[:2]]
+        assert pool._counters.tensor[:, STEPS].tolist() == [NUM_STEPS * s["rollouts"] for s in states]
+        assert all(state["cut"] == 0 for state in states)
+
+
+@pytest.mark.parametrize("slow", [{0: 1.0}, {1: 1.0}, {0: 1.0, 1: 1.0}])
+def test_a_rollout_that_a_member_leaves_is_lost_to_all(slow: dict[int, float]) -> None:
+    """When the time is over, nobody finishes a rollout, and nobody waits for one who does not. Then all go on."""
+    with running(teams=1, members=2, slow=slow) as (pool, parameters):
+        for turn in range(1, 4):
+            pool.resume()
+            time.sleep(0.2)
+            pool.park(lambda: True)
+            states = pool.states()
+            assert len(states) == 2
+            assert not parameters.any()
+            assert {state["rollouts"] for state in states} == {0}
+            assert max(state["cut"] for state in states) <= turn
+
+
+def test_a_member_that_dies_ends_the_crew() -> None:
+    """The others are in the middle of an update with it."""
+    told: list[str] = []
+    fault = Fault(3, "worker 3", RuntimeError("boom"), "was ended by signal SIGKILL")
+    with pytest.raises(CrewLostError, match=r"^boom$"):
+        Replacements(lambda *words, **facts: told.append(str(words)), 3, in_teams=True).judge(fault)
+    Replacements(lambda *words, **facts: told.append(str(words)), 3).judge(fault)
+    assert len(told) == 1
+
+
+def test_a_team_makes_the_updates_of_one_worker() -> None:
+    """Two members collect and learn; then one process makes the same updates, of the samples of both, in order."""
+    agent = A3CConfig(
+        n_steps=16, clip_ratio=0.2, update_samples=16, epochs=3, normalize_advantages=True, teams=1, gae_lambda=0.9
+    )
+    optimizer = OptimizerConfig(name="adam", learning_rate=1e-2, max_grad_norm=0.5)
+    whole = Config(
+        "cartpole",
+        "a3c",
+        RunConfig(workers=2, seed=5),
+        EnvConfig(num_envs=4),
+        agent,
+        MLPConfig(hidden_sizes=(16,), normalize_observations=True),
+        optimizer,
+    )
+    spaces = probe_spaces(CARTPOLE, None, whole, ("Discrete",))
+    model = Model.create(spaces, MLP, whole)
+    parameters = model.flat.initial.clone()
+    moments = Adam.moments(parameters, optimizer)
+    counters = Counters.zeros(2)
+    statistics = ObservationStatistics.zeros(2, spaces.observations.num_features)
+    exchange = (team_memory(whole, len(parameters)), None)
+    context = WorkerContext(
+        CARTPOLE, MLP, ADAM, config_of_member(whole), spaces, parameters, moments, counters, statistics, 0, exchange
+    )
+    members = [TeamWorker(context, rank, None, lambda: None) for rank in range(2)]
+    seen: list[tuple[Samples, list[torch.Tensor]]] = [None, None]  # type: ignore[list-item]
+
+    def work(rank: int) -> None:
+        member = members[rank]
+
+        def samples(rollout: Any) -> Any:
+            generator = torch.Generator()
+            generator.set_state(member.collector.generator.get_state())
+            found = A3CWorker.samples(member, rollout)
+            assert isinstance(found, Samples)
+            seen[rank] = (found, [each for _ in range(3) for each in found.shuffled(8, generator)])
+            return found
+
+        member.samples = samples  # type: ignore[method-assign]
+        while not member.row[STEPS]:
+            member.work()
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, range(2)))
+    assert counters[:, UPDATES].tolist() == [12, 0]
+
+    both = Samples(*(torch.cat([getattr(part, field.name) for part, _ in seen]) for field in fields(Samples)))
+    assert len(both.valid) == 64
+    alone = model.flat.initial.clone()
+    adam = Adam(alone, Adam.moments(alone, optimizer), optimizer)
+    objective = members[0].objective()
+    model.pull_statistics(statistics)  # members learn with those of both rollouts
+    for first, second in zip(seen[0][1], seen[1][1], strict=True):
+        model.flat.pull(alone)
+        model.flat.zero_gradients()
+        chosen = both.chosen(torch.cat((first, second + 32)))
+        differentiate_samples(model.network, spaces.actions, chosen, objective)
+        clip_by_global_norm(model.flat.wide_gradients(), 0.5)
+        adam.apply(model.flat.wide_gradients(), 1e-2)
+    assert (alone - model.flat.initial).abs().max() > 0.05
+    assert torch.allclose(parameters, alone, rtol=1e-4, atol=1e-5)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Configuration
+
+
+def resolve(*overrides: str, env: str = "cartpole", set_name: str | None = None) -> Any:
+    registry = get_registry()
+    return resolve_config(registry, registry.env(env), registry.agent("a3c"), hyperparams=set_name, overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (12, 8), (16, 16), (64, 16)]
+)
+def test_auto_takes_the_cores_that_teams_can_use(cores: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gym/a3c` has two teams with eight environments and updates of 64 samples; `pong/a3c-ppo` has auto itself."""
+    monkeypatch.setattr(settings_module, "available_cores", lambda: cores)
+    config = resolve("run.workers=auto", env="gym:LunarLander-v3")
+    assert config.run.workers == workers
+    assert resolve(env="gym:LunarLander-v3").run.workers == 2
+    assert resolve(env="pong", set_name="a3c-ppo").run.workers == min(32, 2 ** int(math.log2(cores)))
+    assert config.to_dict()["run"]["workers"] == workers
+    # A set that names a number keeps it; without teams auto takes two at most.
+    assert resolve().run.workers == 2
+    assert resolve("run.workers=auto").run.workers == min(cores, 2)
+    assert resolve("run.workers=auto", "agent.teams=null", env="gym:LunarLander-v3").run.workers == min(cores, 2)
+
+
+def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
+    def told(*overrides: str) -> tuple[str, int]:
+        config = replace(resolve("run.workers=16", *overrides, env="gym:LunarLander-v3"), sets_workers=2)
+        setup = RunSetup.of(get_registry(), config, False)
+        return setup.title, len(_many_workers(setup.config))
+
+    assert told() == ("a3c on gym:LunarLander-v3, seed 0, 16 workers in 2 teams", 0)
+    assert told("agent.teams=null") == ("a3c on gym:LunarLander-v3, seed 0, 16 workers", 1)
+
+
+def test_a_number_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve("run.workers=1000", env="gym:LunarLander-v3")
+    assert str(refused.value) == (
+        "-o run.workers: 1000 — agent.teams: 2 shares out env.num_envs: 8 and the samples of an update among 1, 2, "
+        "4, 8, 16 workers. -o agent.teams=null lets each worker learn by itself"
+    )
+    with pytest.raises(ConfigError, match=r"teams: 2 — teams need a clip ratio: agent\.clip_ratio=0\.2"):
+        resolve("agent.teams=2")
+
+
+@pytest.mark.parametrize(
+    ("workers", "has_core", "fits"),
+    [(1, False, True), (3, False, False), (4, False, True), (16, False, True), (32, False, False), (16, True, False)],
+)
+def test_which_numbers_of_workers_fit(workers: int, has_core: bool, fits: bool) -> None:
+    """Two teams with 8 environments. With a core an update has four segments of 16 steps, for four members at most."""
+    agent = A3CConfig(n_steps=128, clip_ratio=0.2, update_samples=64, teams=2)
+    assert agent.takes_workers(workers, 8, has_core) == fits
+
+
+@pytest.mark.parametrize(
+    ("files", "memory", "text"),
+    [
+        (1024, 10**12, "this process may open 1,024 files, which is enough for 250 workers. More: ulimit -n 4040"),
+        (10**6, 10**9, "1.0 GB of memory are free, enough for 40 workers at most"),
+    ],
+)
+def test_a_thousand_workers_that_do_not_fit_are_refused_at_once(
+    files: int, memory: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """(1,024 − 24) / 4 = 250 workers by files; 1 GB / 25 MB = 40 by memory."""
+    monkeypatch.setattr(hardware, "open_files_limit", lambda: files)
+    monkeypatch.setattr(hardware, "available_memory", lambda: memory)
+    with pytest.raises(ConfigError) as refused:
+        check_processes(1000)
+    assert str(refused.value) == f"run.workers: 1,000 — {text}"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Runs
+
+
+def train(folder: Path, **options: Any) -> Any:
+    overrides = SMALL | options.pop("overrides", {})
+    return a3c_zoo.train("cartpole", seed=3, overrides=overrides, runs_dir=folder, **options)
+
+
+def test_a_run_of_teams_counts_exactly_and_goes_on(tmp_path: Path) -> None:
+    outcome = train(tmp_path, steps=1500)
+    for steps in (1500, 2500):
+        if steps > 1500:
+            outcome = a3c_zoo.train(resume=outcome.run, steps=steps)
+        saved = checkpoint(outcome.run)
+        counters = saved["agent"]["counters"]
+        assert outcome.reason == "steps"
+        assert steps <= outcome.steps == int(counters[:, STEPS].sum()) < steps + 2 * 64
+        assert len(episodes(outcome.run)) == saved["session"]["episodes"]
+        # Each rollout of a team has 16 updates, which its leader makes, and 64 steps, of which some are ignored.
+        assert counters[2:, UPDATES].tolist() == [0, 0]
+        assert outcome.updates == int(counters[:2, UPDATES].sum())
+        rollouts, rest = divmod(outcome.updates, 16)
+        assert rest == 0
+        assert rollouts * 64 * 0.85 < outcome.steps <= rollouts * 64
+        assert counters[:, STEPS].min() > 0
+
+
+def test_in_turn_a_team_is_one_worker(tmp_path: Path) -> None:
+    """Workers in turn cannot wait for each other. What a team would learn, one worker learns."""
+    outcome = train(tmp_path, steps=500, serial=True)
+    assert len(checkpoint(outcome.run)["agent"]["counters"]) == 2
+    alone = train(tmp_path, steps=500, serial=True, overrides={"run.workers": 2})
+    first, second = (checkpoint(each.run)["agent"]["model"]["parameters"] for each in (outcome, alone))
+    assert torch.equal(first, second)
+
+
+def test_a_time_limit_ends_teams(tmp_path: Path) -> None:
+    outcome = train(tmp_path, time_limit_s=1.0)
+    assert outcome.reason == "time-limit"
+    assert len(checkpoint(outcome.run)["agent"]["workers"]) == 4
+
+
+class Killer(Listener):
+    """Kills one member of a team, once."""
+
+    killed: int | None = None
+
+    def progress(self, progress: Progress) -> None:
+        super().progress(progress)
+        if self.killed is None and progress.steps > 500:
+            self.killed = wait_until(lambda: worker_pids().get("a3c-zoo worker 3"))
+            os.kill(self.killed, signal.SIGKILL)
+
+
+def test_a_run_goes_on_from_its_checkpoint_after_the_death_of_a_member(tmp_path: Path) -> None:
+    killer = Killer()
+    outcome = train(tmp_path, steps=2000, overrides={"run.checkpoint_every_steps": 300}, observer=killer)
+    assert killer.killed is not None
+    assert outcome.reason == "steps"
+    assert outcome.steps >= 2000
+    events = [json.loads(line)["kind"] for line in (outcome.run / "events.jsonl").read_text().splitlines()]
+    assert "worker_replaced" not in events
+
+
+def test_a_core_learns_in_teams(tmp_path: Path) -> None:
+    """With segments of 8 steps, of which an update has two: one for each member."""
+    core = {"network.recurrent": "gru", "network.recurrent_size": 8, "network.separate": False}
+    overrides = core | {"agent.segment_steps": 8, "agent.update_samples": 16}
+    outcome = train(tmp_path, steps=600, overrides=overrides)
+    assert outcome.updates >= outcome.steps // 64 * 8
+    assert torch.isfinite(checkpoint(outcome.run)["agent"]["model"]["parameters"]).all()
