@@ -40,9 +40,6 @@ PRUNER: Final = (
     "halving: a third of the trials goes on after 1/9 of the steps, "
     "and again after 1/3; none: all.  [default: halving]"
 )
-SAMPLER: Final = "Optuna's sampler.  [default: tpe]"
-STORAGE: Final = "Where Optuna keeps the study.  [default: studies/NAME/journal.jsonl]"
-OUT: Final = "File of the new set.  [default: in studies/NAME]"
 METHOD: Final = (
     'Begin with a method of compare, in place of --agent, --hyperparams and -o: "AGENT:SET -o KEY=VALUE". '
     "NAME= before it names the study."
