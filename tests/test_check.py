@@ -603,6 +603,23 @@ def test_what_gives_signs_is_told_to_go_on(registry: Registry) -> None:
     assert all(waited_s >= 0 for _, _, waited_s in told)
 
 
+def test_a_baseline_that_measures_passes(registry: Registry) -> None:
+    """What it tells of threads and vector environments is no fault of a worker."""
+    findings = Findings("baseline")
+    examine_agent(registry, registry.agent("sb3-a2c"), findings)
+    assert told(findings.found) == []
+    assert {"resume", "learning"} <= {finding.check for finding in findings.found}
+
+
+def test_an_agent_that_does_not_learn(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its most probable actions may be the right ones by chance. Sampled ones are not."""
+    monkeypatch.setattr("a3c_zoo.testing.agent_checks.LEARN_STEPS", 3000)
+    findings = Findings("agent")
+    entry = replace(registry.agent("a3c"), name="unpaid", run=f"{TOYS}:run_unpaid", spaces=("Discrete",))
+    examine_agent(registry, entry, findings)
+    assert [finding.check for finding in findings.found if finding.status == "problem"] == ["learning"]
+
+
 def test_an_agent_with_a_wrong_bootstrap_does_not_learn(registry: Registry) -> None:
     """All else about it is right. The same agent without the fault passes."""
     for run, statuses in (("a3c_zoo.agents.a3c:run_a3c", {"ok"}), (f"{TOYS}:run_crossing", {"problem"})):

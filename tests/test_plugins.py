@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -260,6 +262,7 @@ def test_an_import_that_needs_another_version(source: str, fault: str, install: 
         (f"a3c-zoo>={a3c_zoo.__version__}", None),
         ("a3c-zoo>=9 ; extra == 'test'", None),
         ("a3c-zoo-maze>=9", None),
+        ("a3c-zoo>=0.1.*", None),  # of old build tools; no version is meant by it
     ],
 )
 def test_the_version_of_a3c_zoo_that_a_plugin_requires(
@@ -282,8 +285,25 @@ def test_a_plugin_whose_import_takes_long_is_named(
     monkeypatch.setattr("a3c_zoo.plugins.loading.SLOW_IMPORT_S", 0.05)
     install("slow-dist", f"import time; time.sleep(1)\n{GOOD}", entry_point="slow")
     assert load()["slow-dist/slow"].info.status == "loaded"
-    line = "Note: plugin 'slow' (slow-dist 1.0) is still being imported, for 0.05 s; without it: "
+    line = "Note: importing plugin 'slow' (slow-dist 1.0) takes more than 0.05 s; to do without it: "
     assert line + "A3C_ZOO_DISABLE_PLUGINS=slow" in capsys.readouterr().err
+
+
+def test_the_watch_over_an_import_leaves_nothing(install: Install) -> None:
+    """A thread would keep others from forking, and an `_exit` that a module keeps must end its process."""
+    program = "from os import _exit as leave\n" + GOOD
+    install("kept-dist", program, entry_point="kept")
+    before = threading.active_count()
+    assert load()["kept-dist/kept"].info.status == "loaded"
+    assert threading.active_count() == before
+    kept = sys.modules["kept_dist"].leave
+    pid = os.fork()
+    if not pid:
+        try:
+            kept(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
 def test_an_entry_may_be_of_a_subclass(install: Install) -> None:

@@ -135,8 +135,13 @@ TWO_ROWS = "1.5,3,0.250000,10,0\n2.0,3,0.500000,20,0\n"
         (lambda path: os.truncate(path, len(HEAD) + 25), TWO_ROWS[:20], 20),  # in the midst of a row
         (lambda path: path.write_text("of the user, and longer than before" * 10), "", 40),
         (lambda path: path.open("a").write("of the user"), TWO_ROWS, 0),
+        (  # nano writes in place: all rows move by four bytes, and the last one is known in part
+            lambda path: path.write_text(HEAD + "9.0\n" + TWO_ROWS),
+            "9.0\n" + TWO_ROWS[:20],
+            16,
+        ),
     ],
-    ids=["replaced", "removed", "emptied", "cut", "rewritten", "appended"],
+    ids=["replaced", "removed", "emptied", "cut", "rewritten", "appended", "moved"],
 )
 def test_a_monitor_that_others_changed_is_written_anew(
     others: Callable[[Path], object], known: str, lost: int, tmp_path: Path
@@ -181,6 +186,21 @@ def test_a_file_that_cannot_be_written_anew_keeps_its_rows(tmp_path: Path) -> No
     monitor.close()
     assert path.read_text() == HEAD + TWO_ROWS + "3.0,3,0.750000,30,0\n"
     assert len(told) == 1
+    assert "monitor.csv.replaced-1; no row is lost" in told[0]
+
+
+def test_a_file_that_was_removed_before_its_first_rows(tmp_path: Path) -> None:
+    """Workers start for seconds before there are rows."""
+    told: list[str] = []
+    path = tmp_path / "monitor.csv"
+    monitor = Monitor(path)
+    monitor.tell = told.append
+    path.unlink()
+    monitor.append(HEAD.encode())
+    monitor.write([ROW])
+    monitor.close()
+    assert path.read_text() == HEAD + "1.5,3,0.250000,10,0\n"
+    assert [text.rpartition("; ")[2] for text in told] == ["no row is lost"]
 
 
 def test_an_empty_file_of_others_is_not_deleted(tmp_path: Path) -> None:

@@ -246,11 +246,13 @@ def as_by_others(path: Path, kind: str) -> None:
         os.truncate(path, path.stat().st_size // 2)
     elif kind == "zeros":
         path.write_bytes(bytes(100_000))
+    elif kind == "a note":
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\n\na note\n", 3))
     else:
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
 
 
-@pytest.mark.parametrize("kind", ["gone", "cut", "zeros", "line ends"])
+@pytest.mark.parametrize("kind", ["gone", "cut", "zeros", "a note", "line ends"])
 @pytest.mark.parametrize("name", ["monitor.csv", "evaluations.csv"])
 def test_a_run_goes_on_without_rows(name: str, kind: str, tmp_path: Path) -> None:
     """Training needs no row: the checkpoints are good. What is known of the rows stays, and is said."""
@@ -266,7 +268,7 @@ def test_a_run_goes_on_without_rows(name: str, kind: str, tmp_path: Path) -> Non
     if kind in ("cut", "line ends"):  # whole lines are known
         known = changed[: changed.rfind(b"\n") + 1]
         assert rows.startswith(known)
-    elif kind == "zeros":
+    if kind != "gone":
         assert (run / f"{name}.replaced-1").read_bytes() == changed
     if name == "evaluations.csv":
         assert rows.startswith(b"step,seconds,mode,return,length")
@@ -275,6 +277,23 @@ def test_a_run_goes_on_without_rows(name: str, kind: str, tmp_path: Path) -> Non
     assert checkpoint(run)["session"]["monitor_position"] == (run / "monitor.csv").stat().st_size
     assert a3c_zoo.train(resume=run, steps=700).steps >= 700
     assert events(run) == ["rows_lost"]
+
+
+def test_a_live_run_goes_on_though_its_evaluations_are_damaged(tmp_path: Path) -> None:
+    """Somebody has written a line into the table: the copy of it in evaluations.npz can wait."""
+
+    class Editor(Listener):
+        def progress(self, progress: Progress) -> None:
+            path = tmp_path / "run" / "evaluations.csv"
+            if path.exists() and not path.with_name("evaluations.csv.replaced-1").exists():
+                head, _, rows = path.read_text().partition("\n")
+                path.write_text(f"{head}\na note\n{rows}")
+
+    overrides = {**EVALUATED, "run.disk_patience_s": 1}
+    outcome = train(tmp_path, steps=1500, overrides=overrides, observer=Editor(), name="run")
+    assert outcome.reason == "steps"
+    assert "file_replaced" in events(outcome.run)
+    assert "disk_full" not in events(outcome.run)
 
 
 @pytest.mark.parametrize("serial", [True, False])

@@ -482,5 +482,18 @@ class CrossingWorker(A3CWorker):
         return rollout
 
 
+class UnpaidWorker(A3CWorker):
+    """Learns without rewards."""
+
+    def collect(self) -> Rollout:
+        rollout = super().collect()
+        rollout.rewards[:] = 0
+        return rollout
+
+
+def run_unpaid(context: RunContext) -> None:
+    train(context, UnpaidWorker)
+
+
 def run_crossing(context: RunContext) -> None:
     train(context, CrossingWorker)

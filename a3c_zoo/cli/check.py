@@ -97,7 +97,9 @@ def command(name: str, overrides: tuple[str, ...], steps: int | None, as_json: b
     find_typed_module(name)
     findings: list[Finding] = []
     line = _WaitingLine()
-    options = CheckOptions(overrides, steps or USUAL.steps)
+    options = None
+    if overrides or steps:
+        options = CheckOptions(overrides, steps or USUAL.steps)
     for finding in check(jobs_for(get_registry(), name, options), on_wait=line.show):
         line.clear()
         if not as_json:

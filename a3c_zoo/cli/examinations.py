@@ -179,7 +179,9 @@ def plugins() -> Iterator[Diagnosis]:
     for info in registry.plugins:
         if info.import_s >= SLOW_IMPORT_S:
             text = f"{info} takes {info.import_s:.1f} s to import, before every command"
-            cure = f"let it import in its functions what is slow; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
+            cure = (
+                f"import slow modules inside functions; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
+            )
             yield Diagnosis("plugins", "warning", text, cure)
     for info in registry.faults:
         cure = f"a3c-zoo show plugin {info.name}; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"

@@ -199,9 +199,13 @@ def _unmet_need(info: PluginInfo, point: metadata.EntryPoint) -> str:
     needs = [each for each in (point.dist and point.dist.requires) or () if _NEEDS_A3C_ZOO.match(each)]
     if info.first_party or not needs:
         return ""
-    from packaging.requirements import Requirement
+    from packaging.requirements import InvalidRequirement, Requirement
 
-    for need in map(Requirement, needs):
+    for text in needs:
+        try:
+            need = Requirement(text)
+        except InvalidRequirement:  # old build tools wrote some that nobody can read
+            continue
         is_meant = need.marker is None or need.marker.evaluate({"extra": ""})
         if is_meant and not need.specifier.contains(__version__, prereleases=True):
             cure = f"install versions that fit together ({upgrade(info.distribution)})"
@@ -215,15 +219,15 @@ def _watched_import(info: PluginInfo) -> Iterator[None]:
 
     Nobody could tell otherwise which of the plugins does it.
     """
-    without = "" if info.file else f"; without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
-    line = f"Note: {info} is still being imported, for {SLOW_IMPORT_S:g} s{without}\n"
+    without = "" if info.file else f"; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
+    line = f"Note: importing {info} takes more than {SLOW_IMPORT_S:g} s{without}\n"
     timer = threading.Timer(SLOW_IMPORT_S, lambda: sys.stderr.write(line))
     timer.daemon = True
     before = os._exit
     pid = os.getpid()
 
     def leave(status: int) -> NoReturn:
-        if os.getpid() != pid:  # a fork that the plugin has made
+        if os.getpid() != pid or os._exit is not leave:  # in a fork of the plugin's, or kept for later
             before(status)
         raise SystemExit(status)
 
@@ -234,6 +238,7 @@ def _watched_import(info: PluginInfo) -> Iterator[None]:
     finally:
         os._exit = before
         timer.cancel()
+        timer.join()  # a thread that lives would keep others from forking
 
 
 def _load(info: PluginInfo, load: Callable[[], object]) -> Plugin:

@@ -36,6 +36,7 @@ POLL_S = 0.1
 STOP_GRACE_S = 5.0
 #: How long to wait before a worker that could not be started is tried again, in seconds.
 RETRY_S = 1.0
+LONGEST_PAUSE_S = 8.0
 
 
 class _Member(ChildProcess):
@@ -217,7 +218,7 @@ class WorkerPool:
         """A new worker takes the place of one that has failed. It begins with new episodes, from other seeds.
 
         Args:
-            pause_s: how long to wait before, because the last try has failed. Each pause is twice as long.
+            pause_s: how long to wait before, because the last try has failed. Each pause is twice as long, up to 8 s.
         """
         member.kill()
         row = self._counters.row(rank)
@@ -229,7 +230,7 @@ class WorkerPool:
             self._members[rank] = self._begin(rank, None)
         except WorkerError as error:  # the fork server may have ended, or the machine has no memory
             failed = self._fault(rank, error, f"cannot be replaced: {error}", is_successor=True)
-            self._replace(rank, member, failed, max(2 * pause_s, RETRY_S))
+            self._replace(rank, member, failed, min(max(2 * pause_s, RETRY_S), LONGEST_PAUSE_S))
             return
         self._members[rank].is_successor = True
 

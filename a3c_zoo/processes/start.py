@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from multiprocessing import context, forkserver, resource_tracker
+from multiprocessing import context, forkserver, resource_tracker, util
 from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
@@ -58,6 +58,9 @@ CURE_UNSENDABLE = "Use functions and classes of modules, which can be pickled, a
 
 #: The exit status of a process whose main module trains as it is imported; sysexits.h calls it EX_CONFIG.
 UNGUARDED_STATUS = 78
+
+#: Fork servers that another one has replaced; each ends with the last of its children.
+_former_servers: list[int] = []
 
 #: Runs in threads of one process start their processes in turn: what a start changes meanwhile belongs to
 #: them all.
@@ -143,7 +146,12 @@ def _forget_lost_folder() -> None:
     """
     server: Any = forkserver._forkserver
     address = server._forkserver_address
-    if address is not None and not os.path.exists(address):
+    for pid in list(_former_servers):
+        with suppress(OSError):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                _former_servers.remove(pid)
+    if address is not None and not util.is_abstract_socket_namespace(address) and not os.path.exists(address):
+        _former_servers.append(server._forkserver_pid)
         os.close(server._forkserver_alive_fd)
         server._forkserver_alive_fd = server._forkserver_pid = server._forkserver_address = None
     settings = multiprocessing.current_process()._config  # type: ignore[attr-defined]

@@ -5,11 +5,11 @@ multiprocessing makes such a folder itself, `pymp-…`. Nobody removes that of a
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import shutil
 import stat
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -19,7 +19,8 @@ from typing import IO
 
 from a3c_zoo.files import is_locked
 
-PREFIX = "a3c-zoo-"
+#: Not longer than multiprocessing's own: the path of a socket has at most 107 bytes.
+PREFIX = "a3cz-"
 #: The file that the owner of a folder holds locked. The operating system frees it when the owner ends.
 OWNER_FILE = "owner.lock"
 #: A younger folder is left alone, in seconds: its owner may be about to lock it.
@@ -36,14 +37,18 @@ def make() -> None:
         OSError: it cannot be made.
     """
     settings = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    if settings.get("tempdir") or sys.platform == "win32":
+    if settings.get("tempdir"):
         return
-    import fcntl
-
     folder = tempfile.mkdtemp(prefix=PREFIX)
-    owner = open(os.path.join(folder, OWNER_FILE), "xb")  # noqa: SIM115 - it stays open as long as this process lives
-    fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    _owned.append(owner)
+    path = os.path.join(folder, OWNER_FILE)
+    with suppress(OSError):  # without a lock, as on some network disks, nobody removes it for this process
+        owner = open(path, "xb")  # noqa: SIM115 - it stays open as long as this process lives
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _owned.append(owner)
+        except OSError:
+            owner.close()
+            os.unlink(path)
     settings["tempdir"] = folder
     # After all that may still need it, as multiprocessing's own.
     util.Finalize(None, shutil.rmtree, args=(folder,), kwargs={"ignore_errors": True}, exitpriority=-100)

@@ -53,7 +53,7 @@ class Monitor(RowFile):
 
 
 class EventFile(RowFile):
-    """A file of TensorBoard's records. Of one that was cut short nothing but its begin is known."""
+    """A file of TensorBoard's records. Of one that was cut short only the beginning is known."""
 
     head_lines = None
 
@@ -347,5 +347,5 @@ class Publisher:
         """Closes the files."""
         with ExitStack() as stack:
             stack.callback(self._events.close)
-            stack.callback(self._monitor.close)
             stack.callback(self._tensorboard.close)
+            stack.callback(self._monitor.close)  # first: what it tells goes into the other two

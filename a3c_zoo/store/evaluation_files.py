@@ -31,6 +31,10 @@ MOST_SHARE: Final = 100
 Played = dict[tuple[float, float], "array[float]"]
 
 
+class DamagedTableError(RunDirectoryError):
+    """A table has other rows than its writer gave it."""
+
+
 def read_played(file: Path) -> dict[str, Played]:
     """Reads an evaluations.csv, which may be growing: mode → what was played. Raises RunDirectoryError if damaged."""
     played: dict[str, Played] = {mode: {} for mode in PREFIXES}
@@ -41,8 +45,10 @@ def read_played(file: Path) -> dict[str, Played]:
             played[row["mode"]].setdefault(at, array("d")).extend(
                 (float(row["return"]), float(row["length"]))
             )
-    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-        raise RunDirectoryError(f"{file.name} is damaged: {error}") from error
+    except OSError as error:
+        raise RunDirectoryError(f"{file.name} cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise DamagedTableError(f"{file.name} is damaged: {error}") from error
     return played
 
 
@@ -53,7 +59,7 @@ def write_npz(folder: Path) -> None:
     out. A part of one would be its short episodes, which end first.
 
     Raises:
-        RunDirectoryError: evaluations.csv is damaged, or the disk refuses the file.
+        DamagedTableError: evaluations.csv is damaged. RunDirectoryError: the disk refuses the file.
     """
     arrays: dict[str, Any] = {}
     for mode, played in read_played(folder / EVALUATIONS_CSV).items():
@@ -66,6 +72,8 @@ def write_npz(folder: Path) -> None:
         arrays["timesteps"] = np.array([step for step, _ in kept], np.int64)
         arrays[f"{PREFIXES[mode]}results"] = table[..., 0]
         arrays[f"{PREFIXES[mode]}ep_lengths"] = table[..., 1].astype(np.int64)
+    if not arrays:
+        return
     content = io.BytesIO()
     np.savez(content, **arrays)
     write_atomically(folder / EVALUATIONS_NPZ, content.getbuffer())
@@ -83,6 +91,7 @@ class EvaluationRows(RowFile):
         super().__init__(folder / EVALUATIONS_CSV, resume_at)
         self._folder = folder
         self._copied = 0
+        self._has_told_damage = False
         self._not_before_s = 0.0
         if resume_at:
             self._copy()
@@ -104,6 +113,11 @@ class EvaluationRows(RowFile):
 
     def _copy(self) -> None:
         start_s = time.monotonic()
-        write_npz(self._folder)
+        try:
+            write_npz(self._folder)
+        except DamagedTableError as damage:  # by others; the run needs neither file
+            if not self._has_told_damage:
+                self._has_told_damage = True
+                self.tell(f"{damage}; {EVALUATIONS_NPZ} stays as it was")
         self._copied = self.position
         self._not_before_s = (1 + MOST_SHARE) * time.monotonic() - MOST_SHARE * start_s

@@ -34,6 +34,7 @@ from a3c_zoo.store.rows import (
     NoRowEndsHereError,
     Table,
     end_of_rows,
+    free_name,
     open_rows,
     set_file_aside,
 )
@@ -100,12 +101,19 @@ def _known_end(directory: RunDirectory, table: Table, position: int, step: int, 
         open_rows(path, position).close()
         return position
     end = end_of_rows(directory.home, table, step)
-    if end:
-        then = f"training goes on behind those of its first {end:,} bytes"
-    else:
-        with disk_errors(path, "rename"):
-            aside = set_file_aside(path)
-        then = f"training goes on with a new one, and this is now {aside and aside.name}"
+    with disk_errors(path, "copy"):
+        if end:
+            aside = free_name(path)
+            shutil.copy2(path, aside, follow_symlinks=False)
+            then = (
+                f"training goes on behind those of its first {end:,} bytes; all of it is kept as {aside.name}"
+            )
+        else:
+            renamed = set_file_aside(path)
+            assert renamed is not None  # it is there
+            if table == EVALUATIONS:
+                set_file_aside(directory.home / "evaluations.npz")
+            then = f"training goes on with a new one; this one is now {renamed.name}"
     lost_rows.append(f"{shown(path)} has other rows than its checkpoint says: {then}")
     return end
 

@@ -23,6 +23,8 @@ from a3c_zoo.store.directory import disk_errors
 RETRY_S = 5.0
 #: Most bytes of a file's rows that wait in memory. With more the run ends.
 MOST_WAITING = 64 << 20
+#: A number of steps with more digits is damaged.
+MOST_DIGITS = 18
 #: So many bytes of a file are copied at a time.
 CHUNK = 1 << 20
 
@@ -50,11 +52,12 @@ def end_of_rows(folder: Path, table: Table, step: int) -> int:
     with disk_errors(path, "read"), suppress(FileNotFoundError), open_file(path, limit=MAX_TABLE) as file:
         for number, row in enumerate(file):
             size += len(row)
-            if number < table.head_lines:
+            if number < table.head_lines or not row.strip():
                 continue
             values = row.split(b",")
             steps = b"".join(values[table.step_column : table.step_column + 1])
-            if not row.endswith(b"\n") or not steps.isdigit() or int(steps) > step:
+            is_row = row.endswith(b"\n") and steps.isdigit() and len(steps) <= MOST_DIGITS
+            if not is_row or int(steps) > step:
                 break
             end = size
     return end
@@ -90,13 +93,18 @@ def set_file_aside(path: Path) -> Path | None:
         return None
     if stat.S_ISDIR(path.lstat().st_mode):
         raise IsADirectoryError(None, "a folder stands in its place", str(path))
+    free = free_name(path)
+    path.rename(free)
+    return free
+
+
+def free_name(path: Path) -> Path:
+    """The first `NAME.replaced-N` that no file has."""
     stem = path.name.replace(
         "tfevents", "events"
     )  # TensorBoard reads all files with this word in their names
     names = (path.with_name(f"{stem}.replaced-{number}") for number in itertools.count(1))
-    free = next(name for name in names if not os.path.lexists(name))
-    path.rename(free)
-    return free
+    return next(name for name in names if not os.path.lexists(name))
 
 
 class RowFile:
@@ -107,7 +115,8 @@ class RowFile:
 
     Attributes:
         position: bytes of all rows, also of those that wait. fault: why rows wait; None if none does.
-        head: its first lines, which it has also where all rows are lost; from the first rows that are appended.
+        head: its first lines, taken from the first rows that are appended. A new file begins with them, even if all
+            rows are lost.
         tell: told in a sentence that the file was replaced or cut short by others.
 
     Raises:
@@ -124,6 +133,7 @@ class RowFile:
         self.head = b""
         self.tell: Callable[[str], None] = lambda text: None
         self._news = ""
+        self._aside: Path | None = None  # what others had put in its place, until that is told
         self._waiting = bytearray()
         self._next_try_s = 0.0
         with disk_errors(path, "write"):
@@ -187,12 +197,12 @@ class RowFile:
     def _begin_anew(self) -> None:
         """Goes on in a new file that has the known rows. What stands in its place is set aside."""
         known = self._known_bytes()
-        aside = set_file_aside(self._path)
+        self._aside = set_file_aside(self._path) or self._aside
         new_file = open_file(self._path, "x+b")
         try:
             if known:
                 _copy(self._file, new_file, known)
-            else:
+            elif self._size:
                 write_all(new_file, self.head)
         except BaseException:
             new_file.close()
@@ -203,12 +213,13 @@ class RowFile:
         lost = self._size - new_file.tell()
         self._size -= lost
         self.position -= lost
-        if aside:
-            happened = f"others have written to it; what they left is {aside.name}"
+        if self._aside:
+            happened = f"others have written to it; what they left is {self._aside.name}"
         else:
             happened = "it was removed"
         rest = f"rows of {lost:,} bytes are lost" if lost else "no row is lost"
         self._news = f"{shown(self._path)} is written anew: {happened}; {rest}"
+        self._aside = None
 
     def _known_bytes(self) -> int:
         """How many bytes of whole rows the open file still has; 0 if it has another head."""
@@ -216,9 +227,11 @@ class RowFile:
         self._file.seek(0)
         if self._file.read(len(self.head)) != self.head:
             return 0
-        if size >= self._size:
-            return self._size
-        return 0 if self.head_lines is None else _end_of_last_row(self._file, size)
+        if self.head_lines is None:
+            return self._size if size >= self._size else 0
+        return _end_of_last_row(
+            self._file, min(size, self._size)
+        )  # rows may have been moved, and end elsewhere
 
     def _write(self, data: bytes) -> None:
         if not self._size and not data:

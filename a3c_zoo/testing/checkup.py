@@ -66,11 +66,11 @@ class Job(NamedTuple):
                 plugin_checks.examine_set(registry, self.what, findings)
 
 
-def jobs_for(registry: Registry, name: str, options: CheckOptions = USUAL) -> list[Job]:
+def jobs_for(registry: Registry, name: str, options: CheckOptions | None = None) -> list[Job]:
     """Returns the checks of everything that has a name, and of all that a plugin of this name offers.
 
     Args:
-        options: of the checks of environments.
+        options: of the checks of environments; None: the usual ones.
 
     Raises:
         UnknownNameError: nothing has this name.
@@ -87,7 +87,7 @@ def jobs_for(registry: Registry, name: str, options: CheckOptions = USUAL) -> li
         raise unknown_name(
             "environment, agent, network, set or plugin", name, names, listing="a3c-zoo list --help"
         )
-    if options == USUAL:
+    if options is None:
         return chosen
     return _with_options(registry, name, chosen, options)
 
