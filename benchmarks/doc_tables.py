@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from a3c_zoo.records import score
+from a3c_zoo.words import return_text
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"
@@ -144,7 +144,7 @@ def comparison_of_cartpole() -> Lines:
         ["steps to 475", *(_interval(of["steps_to_threshold"], "median", _whole) for of in each)],
         [
             "final return, sampled actions (interquartile mean)",
-            *(_interval(of["final_return"]["interquartile_mean"], "value", score) for of in each),
+            *(_interval(of["final_return"]["interquartile_mean"], "value", return_text) for of in each),
         ],
         ["steps/s", *(_whole(of["steps_per_s"]["median"]) for of in each)],
         ["CPU seconds", *(digits(of["cpu_s"]["median"]) for of in each)],
@@ -206,10 +206,12 @@ def pong_in_readme() -> Lines:
 
 
 def _returns(runs: Sequence[Mapping[str, Any]], figure: str) -> str:
-    values = sorted((run[figure] for run in runs), reverse=True)
-    if values[0] == values[-1]:
-        return f"{score(values[0])}, all {len(values)}"
-    return ", ".join(map(score, values))
+    """A figure of each run, in the order of the sampled returns: those of one run stand below each other."""
+    ordered = sorted(runs, key=lambda run: run["final_return"], reverse=True)
+    values = [run[figure] for run in ordered]
+    if min(values) == max(values):
+        return f"{return_text(values[0])}, all {len(values)}"
+    return ", ".join(map(return_text, values))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

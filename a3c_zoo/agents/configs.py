@@ -158,7 +158,7 @@ class A3CConfig(LossConfig):
         ge=1,
         le=1024,
         description="teams into which more workers than these are dealt; a team has env.num_envs environments in all, "
-        "and makes each update together, so learning by steps does not depend on run.workers; needs agent.clip_ratio; "
+        "and makes each update together, as one worker would; needs agent.clip_ratio; "
         "null: each worker learns by itself",
     )
 
@@ -173,7 +173,10 @@ class A3CConfig(LossConfig):
                 f"segment_steps: {self.segment_steps} — segments need a clip ratio: agent.clip_ratio=0.2"
             )
         if self.teams is not None and self.clip_ratio is None:
-            raise ValueError(f"teams: {self.teams} — teams need a clip ratio: agent.clip_ratio=0.2")
+            raise ValueError(
+                f"teams: {self.teams} — teams need a clip ratio: agent.clip_ratio=0.2. "
+                "Or without teams: agent.teams=null"
+            )
         return self
 
     @property

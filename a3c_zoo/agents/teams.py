@@ -76,7 +76,7 @@ class TeamWorker(RolloutWorker):
         ]
         own = moments_of_updates(samples.advantages, samples.valid, choices)
         moments = merged_moments(self.team.exchange(own))
-        self.pull()  # by now the observation statistics have the rollouts of all members
+        self.pull()  # by now the observation statistics have the rollouts of all members of this team
         for number, (chosen, of_update) in enumerate(zip(choices, moments, strict=True)):
             whole = WholeUpdate.of(of_update)
             if not whole.num_valid:
@@ -95,7 +95,7 @@ class TeamWorker(RolloutWorker):
                 self.tell(metrics)
 
     def _pull_again(self) -> None:
-        """Copies what the last update has changed. Statistics change only with a rollout of the team."""
+        """Copies what the last update has changed, and no statistics: those of an update stay as they were."""
         self.model.flat.pull(self.context.parameters)
         self.model.buffers.pull(self.context.buffers)
         self.updates_at_pull = self.counters.updates

@@ -35,7 +35,7 @@ def _run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(option.name, key, type=_type_of(key), metavar=option.metavar, help=option.help)
 
 
-class NumberOrAuto(click.ParamType[Any]):
+class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]  # click 8.1 takes no argument
     """A whole number, or `auto`."""
 
     name = "number"

@@ -312,6 +312,10 @@ def _settings(usual: Config, method: Method, budget: Budget) -> dict[str, Any]:
     settings: dict[str, Any] = {"run.stop_when_solved": False, "run.keep_checkpoints": None}
     if method.stack:
         settings["env.stack"] = method.stack
+    if getattr(usual.agent, "teams", None) and usual.sources.get("run.workers") != "-o":
+        settings["run.workers"] = (
+            usual.run.workers
+        )
     if budget.steps is not None:
         settings["run.checkpoint_every_steps"] = -(-budget.steps // CHECKPOINTS)
         budget_key = "steps"

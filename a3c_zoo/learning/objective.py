@@ -339,10 +339,14 @@ def descend(
         share = weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
         # Raw advantages: the mean of normalised ones is always 0.
         means = torch.stack((entropy, raw, target, values)) @ share
+        # The mean over a part has the weights of the whole update, and sums are those of the part.
+        as_mean = 1.0
+        if whole is not None and not objective.loss_sum:
+            as_mean = whole.num_valid / max(1, int(valid.sum()))
         return {
-            "loss_policy": -float(torch.dot(gain, weight)),
-            "loss_value": float(torch.dot(value_error, weight)),
-            "loss_total": float(loss),
+            "loss_policy": -float(torch.dot(gain, weight)) * as_mean,
+            "loss_value": float(torch.dot(value_error, weight)) * as_mean,
+            "loss_total": float(loss) * as_mean,
             **explained_variance(values, target, share),
             **{
                 name: float(torch.dot(metric, share))
