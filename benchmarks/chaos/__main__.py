@@ -1,9 +1,11 @@
-"""Hurts trainings in every way that it knows, and checks that nothing was lost (`make chaos`).
+"""Hurts trainings in every way that it knows, and checks that each fault leads to what it must (`make chaos`).
 
 It trains CartPole and Pong with every agent. It kills workers, learner, evaluator, fork server and parent, stops and
-continues them, delivers signals in pairs, fills the disk, removes folders, breaks environments and closes outputs.
-Afterwards it checks every file against independent counts, resumes the run, and looks for what is left: processes,
-shared memory, temporary files. The same seed gives the same faults in the same order.
+continues them, delivers signals in pairs, fills the disk, replaces and cuts files, removes folders, breaks environments
+and closes outputs. `faults.py` declares for each fault whether the run goes on or how it ends, and the event that must
+follow; anything else is damage. Whenever the command has ended, every file is checked against independent counts; a
+resume must begin with the numbers of its checkpoint, bit by bit. At the end of a trial it looks for what is left:
+processes, shared memory, temporary files. The same seed gives the same faults in the same order.
 
 Exit status: 0 if no fault did damage, 1 otherwise.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -20,32 +23,43 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 import filelock
 
+from a3c_zoo.errors import type_and_message
 from a3c_zoo.testing import plugin_distribution
-from benchmarks.chaos.checks import check_files
-from benchmarks.chaos.faults import DISK, ENVIRONMENT, EVERYWHERE, LAST, Disk
-from benchmarks.chaos.trial import DamageError, Trial
+from benchmarks.chaos.checks import Resume, check_files, check_numbers
+from benchmarks.chaos.faults import FAULTS, ONCE, Disk, Fault
+from benchmarks.chaos.trial import HUNG, DamageError, NeverBeganError, Trial
 
 AGENTS = ("a3c", "a3c-grad", "a3c-data", "nstep", "monte-carlo")
 #: Those that have a hyperparameter set for Pong.
 PONG_AGENTS = ("a3c", "a3c-grad", "a3c-data")
 #: Steps that a run makes after its last fault, to show that it can be resumed.
 MORE_STEPS = 500
+#: How likely a trial ends with a fault after which it cannot be resumed.
+LAST_SHARE = 0.3
+#: The rows of the table for what is no fault: the first start of a run, and its end and its checks.
+BEGIN, END = "begin a run", "end a run"
+#: What a busy machine does to processes that it gives no time.
+STARVED = ("worker_replaced", "evaluator_replaced", "restarted")
 
 
 @dataclass
 class Kind:
-    """What came of one kind of fault: how often the run went on, how often it ended in order, and what was damaged.
+    """What came of one kind of fault.
 
-    steps_lost: the most that a resume had to train again.
+    Attributes:
+        faults: how often it was tried. right: how often it led to what it must.
+        never_began: how often the command ended in order before it trained, on a machine that is too busy.
+        steps_lost: the most that a resume had to train again. damage: a line for each.
     """
 
     faults: int = 0
-    recovered: int = 0
-    ended: int = 0
+    right: int = 0
+    never_began: int = 0
     steps_lost: int = 0
     damage: list[str] = field(default_factory=list)
 
@@ -65,103 +79,180 @@ class Campaign:
     say: Callable[[str], None]
     kinds: dict[str, Kind] = field(default_factory=dict)
     trials: int = 0
+    #: Processes that counted as hung without a fault of theirs.
+    starved: int = 0
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
-        module = "from benchmarks.chaos.environment import zoo_envs\n"
+        module = "from benchmarks.chaos.environment import zoo_envs, zoo_run_start\n"
         self._plugin = plugin_distribution(self.folder / "plugin", "chaos-env", module)
         self._shared_memory = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+        self._drawn = dict.fromkeys(FAULTS, 0)
 
     @property
     def num_faults(self) -> int:
-        return sum(kind.faults for kind in self.kinds.values())
+        """Faults that were tried, without starts and ends."""
+        return sum(kind.faults for name, kind in self.kinds.items() if name in FAULTS)
 
     def run_trial(self, faults: int, deadline_s: float) -> None:
         """Trains, hurts the run until the deadline, but once at least, ends it, checks it, and resumes it once more."""
         self.trials += 1
         disk = Disk(self.folder / f"trial-{self.trials}")
-        env = self._rng.choice(["cartpole", "chaos", "chaos", "pong"])
-        agent = self._rng.choice(PONG_AGENTS if env == "pong" else AGENTS)
+        env, agent = self._place(disk.is_mounted)
         trial = Trial(disk.folder / "t", env, agent, self._rng.randrange(2**31), self._plugin)
         names = self._chosen(env, agent, faults, disk.is_mounted)
         self.say(f"trial {self.trials}: {agent} on {env}: {', '.join(names)}")
-        name = "start"
         try:
-            trial.start()
-            trial.wait_for_training()
+            if not self._try(trial, BEGIN, trial.begin):
+                return
             for number, name in enumerate(names):
                 if number > 0 and time.monotonic() > deadline_s:
                     break
-                self._hurt(trial, name)
-            name = "end"
-            self._close(trial)
-        except DamageError as damage:
-            self._kind(name).damage.append(f"trial {self.trials}, {agent} on {env}: {damage}")
-            self.say(f"  DAMAGE at {name}: {damage}\n{trial.log[-3000:]}")
+                if not self._try(trial, name, lambda name=name: self._hurt(trial, FAULTS[name])):
+                    return
+                if FAULTS[name].is_last:
+                    return
+            self._try(trial, END, lambda: self._close(trial))
         finally:
             trial.kill_all()
             disk.close()
 
-    def _chosen(self, env: str, agent: str, count: int, can_fill: bool) -> list[str]:
+    def _place(self, has_disk: bool) -> tuple[str, str]:
+        """An environment and an agent that the only kind of fault fits, if there is one."""
+        while True:
+            env = self._rng.choice(["cartpole", "chaos", "chaos", "pong"])
+            agent = self._rng.choice(PONG_AGENTS if env == "pong" else AGENTS)
+            if self.kind is None or FAULTS[self.kind].fits(env, agent, has_disk) or self.kind == "fill the disk":
+                return env, agent
+
+    def _chosen(self, env: str, agent: str, count: int, has_disk: bool) -> list[str]:
+        """Names of faults for a trial: first those that were tried least, in any order."""
         if self.kind is not None:
-            return [self.kind] * count
-        known = EVERYWHERE | (ENVIRONMENT if env == "chaos" else {}) | (DISK if can_fill else {})
-        names = [name for name in known if name != "kill the learner" or agent in ("a3c-grad", "a3c-data")]
-        chosen = self._rng.choices(names, k=count)
-        return chosen + ([self._rng.choice(list(LAST))] if self._rng.random() < 0.2 else [])
+            return [self.kind] * (1 if FAULTS[self.kind].is_last else count)
+        fitting = [name for name, fault in FAULTS.items() if fault.fits(env, agent, has_disk)]
+        lasts = [name for name in fitting if FAULTS[name].is_last]
+        others = [name for name in fitting if name not in lasts]
+        chosen: list[str] = []
+        while len(chosen) < count:
+            left = [name for name in others if name not in ONCE or name not in chosen]
+            self._rng.shuffle(left)
+            name = min(left, key=lambda name: self._drawn[name])
+            self._drawn[name] += 1
+            chosen.append(name)
+        self._rng.shuffle(chosen)
+        return chosen + ([self._rng.choice(lasts)] if self._rng.random() < LAST_SHARE else [])
 
-    def _kind(self, name: str) -> Kind:
-        return self.kinds.setdefault(name, Kind())
-
-    def _hurt(self, trial: Trial, name: str) -> None:
-        kind = self._kind(name)
+    def _try(self, trial: Trial, name: str, action: Callable[[], Any]) -> bool:
+        """Does something, and enters in the table what came of it. Whether the trial can go on."""
+        kind = self.kinds.setdefault(name, Kind())
         kind.faults += 1
         trial.steps_lost = 0
-        how = (EVERYWHERE | ENVIRONMENT | DISK | LAST)[name](trial)
+        where = f"trial {self.trials}, {trial.agent} on {trial.env}"
+        try:
+            action()
+        except NeverBeganError as error:
+            kind.never_began += 1
+            self.say(f"  never began, at {name}: {error}")
+            return False
+        except Exception as error:
+            text = str(error) if isinstance(error, DamageError) else type_and_message(error)
+            kind.damage.append(f"{where}: {text}")
+            self.say(f"  DAMAGE at {name}: {text}\n{trial.log[-3000:]}")
+            return False
+        kind.right += 1
         kind.steps_lost = max(kind.steps_lost, trial.steps_lost)
-        if how == "recovered":
-            kind.recovered += 1
-            return
-        kind.ended += 1
-        self.say(f"  ended after {name}: {trial.log.rstrip().splitlines()[-1]}")
-        trial.wait_for_silence()
-        assert trial.process is not None
-        if trial.process.returncode not in (0, 1, 2, 130):
-            raise DamageError(f"exit status {trial.process.returncode}")
-        if name not in LAST:
-            trial.start()
+        return True
+
+    def _hurt(self, trial: Trial, fault: Fault) -> None:
+        """Does what the fault does, and checks that it leads to what it must."""
+        number = len(trial.events())
+        words = fault.hurt(trial)
+        if fault.status is not None:
+            self._end(trial, fault.status)
+            if fault.is_last:
+                return
+            words = fault.meanwhile(trial) or words
+            resume = Resume(trial)
+            trial.begin()
+            resume.check(trial)
+        else:
+            resume = None
+        for kinds, text in ((fault.events, words), ((fault.then,), "")):
+            if kinds and kinds != ("",):
+                trial.wait(
+                    lambda kinds=kinds, text=text: found(trial, number, kinds, text),
+                    f"no event {' or '.join(kinds)} with the words {text!r}",
+                )
+        if resume is None:
             trial.wait_for_training()
+        if trial.is_over():
+            raise DamageError(f"the run has ended: {trial.how_it_ended}")
+        self._check_events(trial, fault, number, words)
+
+    def _check_events(self, trial: Trial, fault: Fault, number: int, words: str) -> None:
+        """The events of the fault are there, and no others."""
+        for event in trial.events()[number:]:
+            is_expected = event["kind"] in (*fault.events, fault.then)
+            is_starved = event["kind"] in STARVED and HUNG in event["text"] and HUNG not in words
+            if is_starved and (fault.starved or event["kind"] == "evaluator_replaced"):
+                self.starved += 1
+            elif not is_expected:
+                raise DamageError(f"an event that nothing explains: {event['kind']}: {event['text']}")
+        for kinds, text in ((fault.events, words), ((fault.then,), "")):
+            if kinds and kinds != ("",) and not found(trial, number, kinds, text):
+                raise DamageError(f"no event {' or '.join(kinds)} with the words {text!r}")
+        if any(event["kind"] == "restarted" for event in trial.events()[number:]):
+            check_numbers(trial)
+
+    def _end(self, trial: Trial, status: int) -> None:
+        """The command has ended, or ends now, with this status; its files are whole."""
+        trial.wait(trial.is_over, f"it should end with {status}")
+        trial.wait_for_silence()
+        if trial.status != status:
+            raise DamageError(f"it should end with {status}, and has ended with {trial.how_it_ended}")
+        if status > 0 and "Traceback" in trial.log:
+            raise DamageError(f"it shows a traceback: {trial.last_line}")
+        check_files(trial)
 
     def _close(self, trial: Trial) -> None:
         """The end in order, the checks, and one more resume."""
         trial.end()
-        if trial.run.exists() and trial.checkpoints() and (trial.run / "outcome.json").exists():
-            check_files(trial)
-            trial.start("--steps", str(trial.newest_step() + MORE_STEPS))
-            trial.wait(trial.is_over, "the resumed run")
-            assert trial.process is not None
-            if trial.process.returncode != 0:
-                raise DamageError(f"the resumed run ended with status {trial.process.returncode}")
-            trial.wait_for_silence()
-            check_files(trial)
+        self._end(trial, 130)
+        resume = Resume(trial)
+        temporary = set(os.listdir(trial.temporary))
+        trial.start("--steps", str(trial.newest_step() + MORE_STEPS))
+        self._end(trial, 0)
+        resume.check(trial)
         left = set(os.listdir("/dev/shm")) - self._shared_memory if self._shared_memory else set()
         if left := {name for name in left if "torch" in name or "pym" in name or name.startswith("sem.")}:
             raise DamageError(f"shared memory is left: {sorted(left)}")
+        if left := set(os.listdir(trial.temporary)) - temporary:
+            raise DamageError(f"temporary files are left: {sorted(left)}")
 
     def table(self) -> str:
         """The result, a line for each kind of fault."""
-        head = f"{'fault':30} {'times':>6} {'recovered':>10} {'ended':>6} {'steps lost':>11} {'damage':>7}"
-        lines = [
-            f"{name:30} {kind.faults:6} {kind.recovered:10} {kind.ended:6} {kind.steps_lost:11,} {len(kind.damage):7}"
-            for name, kind in sorted(self.kinds.items())
-        ]
-        return "\n".join(
-            [head, *lines, f"{self.num_faults} faults in {self.trials} trials, {self.num_damages} damages"]
-        )
+        head = f"{'fault':22} {'must lead to':52} {'times':>5} {'right':>5} {'never began':>11} {'steps lost':>10} "
+        lines = [head + f"{'damage':>6}"]
+        for name in [BEGIN, *FAULTS, END]:
+            if kind := self.kinds.get(name):
+                must = FAULTS[name].must if name in FAULTS else ""
+                lines.append(
+                    f"{name:22} {must:52} {kind.faults:5} {kind.right:5} {kind.never_began:11} "
+                    f"{kind.steps_lost:10,} {len(kind.damage):6}"
+                )
+        lines.append(f"{self.num_faults} faults in {self.trials} trials, {self.num_damages} damages")
+        if self.starved:
+            lines.append(f"processes that this machine gave no time, and that were replaced: {self.starved}")
+        return "\n".join(lines)
 
     @property
     def num_damages(self) -> int:
         return sum(len(kind.damage) for kind in self.kinds.values())
+
+
+def found(trial: Trial, number: int, kinds: tuple[str, ...], words: str) -> bool:
+    """Whether an event of some kinds, with words, has come since the run had so many events."""
+    return any(event["kind"] in kinds and re.search(words, event["text"]) for event in trial.events()[number:])
 
 
 @click.command(context_settings={"max_content_width": 120})
@@ -170,10 +261,10 @@ class Campaign:
     "--minutes", type=click.FloatRange(0, 600), default=20.0, show_default=True, help="No trial begins later."
 )
 @click.option("--faults", type=click.IntRange(1, 100), default=12, show_default=True, help="Faults of each trial.")
-@click.option("--kind", type=click.Choice(list(EVERYWHERE)), help="Only this kind of fault.")
+@click.option("--kind", type=click.Choice(list(FAULTS)), help="Only this kind of fault.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(seed: int, minutes: float, faults: int, kind: str | None, as_json: bool) -> None:
-    """Hurts trainings, and checks that nothing was lost.
+    """Hurts trainings, and checks that each fault leads to what it must.
 
     Example: python -m benchmarks.chaos --seed 1 --minutes 2
     """
@@ -193,7 +284,8 @@ def main(seed: int, minutes: float, faults: int, kind: str | None, as_json: bool
             campaign.run_trial(faults, deadline_s)
     if as_json:
         kinds = {name: asdict(kind) for name, kind in campaign.kinds.items()}
-        click.echo(json.dumps({"seed": seed, "trials": campaign.trials, "kinds": kinds}))
+        told = {"seed": seed, "trials": campaign.trials, "faults": campaign.num_faults, "kinds": kinds}
+        click.echo(json.dumps(told))
     else:
         click.echo(campaign.table())
         click.echo(f"seed {seed}, {time.monotonic() - start_s:.0f} s")
