@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from benchmarks.chaos.checks import Resume, check_files, check_numbers
 from benchmarks.chaos.faults import FAULTS, ONCE, Disk, Fault
 from benchmarks.chaos.trial import HUNG, DamageError, NeverBeganError, Trial
 
+ENVS = ("cartpole", "chaos", "pong")
 AGENTS = ("a3c", "a3c-grad", "a3c-data", "nstep", "monte-carlo")
 #: Those that have a hyperparameter set for Pong.
 PONG_AGENTS = ("a3c", "a3c-grad", "a3c-data")
@@ -69,13 +71,13 @@ class Campaign:
     """Trials, one after the other.
 
     Args:
-        seed: chooses everything. folder: for the runs. kind: the only kind of fault; None: all.
+        seed: chooses everything. folder: for the runs. only: the only kinds of faults, each once a trial; empty: all.
         say: prints a line of progress.
     """
 
     seed: int
     folder: Path
-    kind: str | None
+    only: tuple[str, ...]
     say: Callable[[str], None]
     kinds: dict[str, Kind] = field(default_factory=dict)
     trials: int = 0
@@ -98,37 +100,46 @@ class Campaign:
         """Trains, hurts the run until the deadline, but once at least, ends it, checks it, and resumes it once more."""
         self.trials += 1
         disk = Disk(self.folder / f"trial-{self.trials}")
-        env, agent = self._place(disk.is_mounted)
-        trial = Trial(disk.folder / "t", env, agent, self._rng.randrange(2**31), self._plugin)
-        names = self._chosen(env, agent, faults, disk.is_mounted)
-        self.say(f"trial {self.trials}: {agent} on {env}: {', '.join(names)}")
         try:
-            if not self._try(trial, BEGIN, trial.begin):
-                return
-            for number, name in enumerate(names):
-                if number > 0 and time.monotonic() > deadline_s:
-                    break
-                if not self._try(trial, name, lambda name=name: self._hurt(trial, FAULTS[name])):
-                    return
-                if FAULTS[name].is_last:
-                    return
-            self._try(trial, END, lambda: self._close(trial))
+            env, agent = self._place(disk.is_mounted)
+            trial = Trial(disk.folder / "t", env, agent, self._rng.randrange(2**31), self._plugin)
+            try:
+                self._run(trial, self._chosen(env, agent, faults, disk.is_mounted), deadline_s)
+            finally:
+                trial.kill_all()
         finally:
-            trial.kill_all()
             disk.close()
 
+    def _run(self, trial: Trial, names: list[str], deadline_s: float) -> None:
+        self.say(f"trial {self.trials}: {trial.agent} on {trial.env}: {', '.join(names)}")
+        if not self._try(trial, BEGIN, trial.begin):
+            return
+        for number, name in enumerate(names):
+            if number > 0 and time.monotonic() > deadline_s:
+                break
+            fault = FAULTS[name]
+            if not self._try(trial, name, partial(self._hurt, trial, fault)) or fault.is_last:
+                return
+        self._try(trial, END, partial(self._close, trial))
+
     def _place(self, has_disk: bool) -> tuple[str, str]:
-        """An environment and an agent that the only kind of fault fits, if there is one."""
-        while True:
-            env = self._rng.choice(["cartpole", "chaos", "chaos", "pong"])
-            agent = self._rng.choice(PONG_AGENTS if env == "pong" else AGENTS)
-            if self.kind is None or FAULTS[self.kind].fits(env, agent, has_disk) or self.kind == "fill the disk":
-                return env, agent
+        """An environment and an agent that every fault of `only` fits.
+
+        Raises:
+            click.UsageError: there is none.
+        """
+        places = [(env, agent) for env in ENVS for agent in (PONG_AGENTS if env == "pong" else AGENTS)]
+        fitting = [each for each in places if all(FAULTS[name].fits(*each, has_disk) for name in self.only)]
+        if not fitting:
+            raise click.UsageError("no trial can have all these faults; a disk that is filled needs root")
+        envs = sorted({env for env, _ in fitting})
+        env = self._rng.choice([env for env in ("cartpole", "chaos", "chaos", "pong") if env in envs])
+        return env, self._rng.choice([agent for each, agent in fitting if each == env])
 
     def _chosen(self, env: str, agent: str, count: int, has_disk: bool) -> list[str]:
         """Names of faults for a trial: first those that were tried least, in any order."""
-        if self.kind is not None:
-            return [self.kind] * (1 if FAULTS[self.kind].is_last else count)
+        if self.only:
+            return sorted(self.only, key=lambda name: FAULTS[name].is_last)
         fitting = [name for name, fault in FAULTS.items() if fault.fits(env, agent, has_disk)]
         lasts = [name for name in fitting if FAULTS[name].is_last]
         others = [name for name in fitting if name not in lasts]
@@ -261,9 +272,10 @@ def found(trial: Trial, number: int, kinds: tuple[str, ...], words: str) -> bool
     "--minutes", type=click.FloatRange(0, 600), default=20.0, show_default=True, help="No trial begins later."
 )
 @click.option("--faults", type=click.IntRange(1, 100), default=12, show_default=True, help="Faults of each trial.")
-@click.option("--kind", type=click.Choice(list(FAULTS)), help="Only this kind of fault.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(list(FAULTS)), help="Only this kind of fault.")
+@click.option("--trials", type=click.IntRange(1), help="The most trials; without it the time alone ends them.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def main(seed: int, minutes: float, faults: int, kind: str | None, as_json: bool) -> None:
+def main(seed: int, minutes: float, faults: int, kinds: tuple[str, ...], trials: int | None, as_json: bool) -> None:
     """Hurts trainings, and checks that each fault leads to what it must.
 
     Example: python -m benchmarks.chaos --seed 1 --minutes 2
@@ -279,12 +291,12 @@ def main(seed: int, minutes: float, faults: int, kind: str | None, as_json: bool
     start_s = time.monotonic()
     deadline_s = start_s + 60 * minutes
     with lock, tempfile.TemporaryDirectory(prefix="a3c-zoo-chaos-", ignore_cleanup_errors=True) as folder:
-        campaign = Campaign(seed, Path(folder), kind, lambda text: click.echo(text, err=True))
-        while time.monotonic() < deadline_s:
+        campaign = Campaign(seed, Path(folder), kinds, lambda text: click.echo(text, err=True))
+        while time.monotonic() < deadline_s and (trials is None or campaign.trials < trials):
             campaign.run_trial(faults, deadline_s)
     if as_json:
-        kinds = {name: asdict(kind) for name, kind in campaign.kinds.items()}
-        told = {"seed": seed, "trials": campaign.trials, "faults": campaign.num_faults, "kinds": kinds}
+        table = {name: asdict(kind) for name, kind in campaign.kinds.items()}
+        told = {"seed": seed, "trials": campaign.trials, "faults": campaign.num_faults, "kinds": table}
         click.echo(json.dumps(told))
     else:
         click.echo(campaign.table())
