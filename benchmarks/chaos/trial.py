@@ -20,6 +20,8 @@ from benchmarks.chaos.environment import FOLDER
 
 #: Longest wait for one event, in seconds: generous, because a busy machine may be slow.
 LIMIT_S = 90.0
+#: A budget that no trial spends.
+STEPS = str(10**12)
 CHECKPOINT_EVERY_S = 1.0
 #: A worker without a tick for so long is hung. A busy machine needs some seconds to start one.
 WORKER_TIMEOUT_S = 10.0
@@ -76,7 +78,7 @@ class Trial:
             "run.disk_patience_s": 60,
         }
         options = [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
-        new = [self.env, "--agent", self.agent, "--seed", str(self.seed), "--name", "x", *options]
+        new = [self.env, "--agent", self.agent, "--seed", str(self.seed), "--name", "x", "--steps", STEPS, *options]
         what = ["--resume", str(self.run)] if (self.run / "config.yml").exists() else new
         self.steps_lost += self.steps_after_checkpoint()
         path = os.pathsep.join(str(each) for each in (self._path, ROOT, ROOT / "envs", ROOT / "hyperparams"))
