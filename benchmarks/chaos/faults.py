@@ -313,6 +313,7 @@ FAULTS: dict[str, Fault] = {
             "damage a checkpoint",
             kill_parent,
             ("checkpoint_damaged",),
+            then="set_aside",
             status=-signal.SIGKILL,
             meanwhile=damage_checkpoint,
         ),
