@@ -133,7 +133,7 @@ class Campaign:
         if not fitting:
             raise click.UsageError("no trial can have all these faults; a disk that is filled needs root")
         envs = sorted({env for env, _ in fitting})
-        env = self._rng.choice([env for env in ("cartpole", "chaos", "chaos", "pong") if env in envs])
+        env = self._rng.choice([env for env in ("cartpole", "chaos", "chaos", "chaos", "pong") if env in envs])
         return env, self._rng.choice([agent for each, agent in fitting if each == env])
 
     def _chosen(self, env: str, agent: str, count: int, has_disk: bool) -> list[str]:
