@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -226,7 +227,7 @@ def change_archive(path: Path, outside: Path, name: str, count: int, packed: int
     array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head) + 1) + head + b"\n" + bytes(count % 5 * 80)
     written = io.BytesIO()
     kind = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA][packed % 4]
-    with zipfile.ZipFile(written, "w", kind) as archive:
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(written, "w", kind) as archive:
         for each, content in members.items():
             if each != name:
                 archive.writestr(each, content)
