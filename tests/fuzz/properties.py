@@ -108,13 +108,13 @@ class Properties:
         disk = BrokenDisk(here, what, number, error, lasts)
         words = [str(self.box.mine) if word == "RUN" else word for word in line]
         self._count("broken disk", self.box.run(*words, writable=(here,), may_read=False, disk=disk.mounted()))
-        left = [path for path in (here / "runs").iterdir() if path.is_dir()]
-        for run in left:
-            steps = newest_step(run) + 100
-            for after in (
-                ["evaluate", run, "--episodes", "1"],
-                ["train", "--resume", run, "--steps", steps, "--quiet"],
-            ):
+        for run in (here / "runs").iterdir():
+            after_failure: list[list[object]] = [["list", "runs"]]
+            if any(run.glob("checkpoints/step-*.pt")):
+                steps = newest_step(run) + 100
+                after_failure.append(["evaluate", run, "--episodes", "1"])
+                after_failure.append(["train", "--resume", run, "--steps", steps, "--quiet"])
+            for after in after_failure:
                 ended = self.box.run(*after, writable=(here,), may_read=False)
                 if ended.status != 0:
                     shown = f"$ {' '.join(words)}, {disk}\n{ended.err}"
