@@ -79,7 +79,15 @@ def event(kind: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("script", "never_began", "damage"),
     [
-        ("echo Error: worker 0 has made no step; exit 1", 1, []),
+        (f"echo Error: worker 0 {HUNG}: busy; exit 1", 1, []),
+        (
+            "echo Error: checkpoint x cannot be read; exit 2",
+            0,
+            [
+                "trial 0, a3c on cartpole: the command ended before it trained: status 2, Error: checkpoint x cannot "
+                "be read"
+            ],
+        ),
         ("exit 1", 0, ["trial 0, a3c on cartpole: the command ended before it trained: status 1, without a line"]),
         (
             "echo out; kill -SEGV $$",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def read_tensorboard(run: Path) -> dict[str, int]:
     """The latest step of each of TensorBoard's curves."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a resume takes points back, and it warns of that
     events = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0})
     events.Reload()
     return {tag: max(point.step for point in events.Scalars(tag)) for tag in events.Tags()["scalars"]}

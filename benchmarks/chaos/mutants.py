@@ -272,7 +272,11 @@ def main(only: tuple[str, ...]) -> None:
     caught = 0
     for mutant in chosen:
         start_s = time.monotonic()
-        line = noticed(mutant, [mutant.kind] if mutant.kind else [], [mutant.test] if mutant.test else [])
+        try:
+            line = noticed(mutant, [mutant.kind] if mutant.kind else [], [mutant.test] if mutant.test else [])
+        except (click.ClickException, subprocess.TimeoutExpired) as error:
+            click.echo(str(error), err=True)
+            line = ""
         caught += bool(line)
         by = f"{mutant.kind or mutant.test.partition('::')[2]}: {line[:100]}" if line else "NOTHING"
         click.echo(f"{mutant.safeguard:56} {time.monotonic() - start_s:4.0f}  {by}")

@@ -36,7 +36,7 @@ class DamageError(Exception):
 
 
 class NeverBeganError(Exception):
-    """The command has ended in order before it trained. The message is its last line."""
+    """A busy machine gave a worker no time to begin, and the command has ended. The message is its last line."""
 
 
 class Trial:
@@ -99,14 +99,15 @@ class Trial:
         """Starts the command, and waits until it trains.
 
         Raises:
-            NeverBeganError: it has ended in order before. DamageError: it has ended otherwise.
+            NeverBeganError: the machine gave a worker no time, so it has ended in order. DamageError: it has ended
+                otherwise.
         """
         self.start(*more, output=output)
         self.wait_for_training()
         if not self.is_over():
             return
         self.wait_for_silence()
-        if self.status not in (1, 2) or "Traceback" in self.log or not self.last_line:
+        if self.status not in (1, 2) or "Traceback" in self.log or HUNG not in self.last_line:
             raise DamageError(f"the command ended before it trained: {self.how_it_ended}")
         raise NeverBeganError(self.last_line)
 
