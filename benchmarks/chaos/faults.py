@@ -220,6 +220,12 @@ def break_environment(fault: str, trial: Trial) -> str:
     return WORDS[fault]
 
 
+def kill_parent_in_hang(trial: Trial) -> str:
+    """The command ends while an environment holds Python's lock: no thread of its process can notice it."""
+    break_environment("hold", trial)
+    return kill_parent(trial)
+
+
 def assert_gone(pid: int) -> None:
     """Waits for the end of a program that an environment has started."""
     deadline_s = time.monotonic() + PROGRAM_LIMIT_S
@@ -308,6 +314,7 @@ FAULTS: dict[str, Fault] = {
         Fault("kill the fork server", kill_fork_server, ("worker_replaced",)),
         Fault("remove the sockets", remove_sockets, ("worker_replaced",)),
         Fault("kill the parent", kill_parent, status=-signal.SIGKILL),
+        Fault("kill it in a hang", kill_parent_in_hang, status=-signal.SIGKILL, env="chaos"),
         Fault("kill it in a row", kill_parent, status=-signal.SIGKILL, meanwhile=tear_row),
         Fault(
             "damage a checkpoint",

@@ -87,7 +87,7 @@ MUTANTS = (
         "processes/child.py",
         "fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)",
         "pass",
-        test="tests/test_supervision.py::test_programs_of_an_environment_end_with_their_worker[forkserver-lifeline]",
+        kind="kill it in a hang",
     ),
     Mutant(
         "what an environment has started ends with its worker",
