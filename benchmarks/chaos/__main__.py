@@ -19,8 +19,10 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,6 +41,8 @@ ENVS = ("cartpole", "chaos", "pong")
 AGENTS = ("a3c", "a3c-grad", "a3c-data", "nstep", "monte-carlo")
 #: Those that have a hyperparameter set for Pong.
 PONG_AGENTS = ("a3c", "a3c-grad", "a3c-data")
+#: So many trials run at a time: a fault is mostly a wait.
+SIDE_BY_SIDE = 2
 #: Steps that a run makes after its last fault, to show that it can be resumed.
 MORE_STEPS = 500
 #: How likely a trial ends with a fault after which it cannot be resumed.
@@ -68,7 +72,7 @@ class Kind:
 
 @dataclass
 class Campaign:
-    """Trials, one after the other.
+    """Trials, of which some run side by side.
 
     Args:
         seed: chooses everything. folder: for the runs. only: the only kinds of faults, each once a trial; empty: all.
@@ -90,28 +94,68 @@ class Campaign:
         self._plugin = plugin_distribution(self.folder / "plugin", "chaos-env", module)
         self._shared_memory = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
         self._drawn = dict.fromkeys(FAULTS, 0)
+        self._living: list[Trial] = []
+        self._entering = threading.Lock()
 
     @property
     def num_faults(self) -> int:
         """Faults that were tried, without starts and ends."""
         return sum(kind.faults for name, kind in self.kinds.items() if name in FAULTS)
 
-    def run_trial(self, faults: int, deadline_s: float) -> None:
-        """Trains, hurts the run until the deadline, but once at least, ends it, checks it, and resumes it once more."""
+    def run(self, faults: int, deadline_s: float, trials: int | None) -> None:
+        """Runs trials, some side by side, until the deadline; those that run then hurt nothing more.
+
+        Args:
+            faults: of each trial. trials: the most; None: any number.
+
+        Raises:
+            click.UsageError: no trial can have the faults.
+        """
+        free = threading.Semaphore(SIDE_BY_SIDE)
+        running = []
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            try:
+                while trials is None or self.trials < trials:
+                    free.acquire()
+                    if time.monotonic() >= deadline_s:
+                        break
+                    running.append(pool.submit(self._run_and_close, *self._prepare(faults), deadline_s))
+                    running[-1].add_done_callback(lambda _: free.release())
+                for each in running:
+                    each.result()
+            except BaseException:
+                for trial in list(self._living):
+                    trial.kill_all()
+                raise
+        left = set(os.listdir("/dev/shm")) - self._shared_memory if self._shared_memory else set()
+        if left := {name for name in left if "torch" in name or "pym" in name or name.startswith("sem.")}:
+            self.kinds.setdefault(END, Kind()).damage.append(f"shared memory is left: {sorted(left)}")
+
+    def _prepare(self, faults: int) -> tuple[Trial, Disk, list[str]]:
+        """The next trial, its disk, and the names of its faults."""
         self.trials += 1
         disk = Disk(self.folder / f"trial-{self.trials}")
         try:
             env, agent = self._place(disk.is_mounted)
-            trial = Trial(disk.folder / "t", env, agent, self._rng.randrange(2**31), self._plugin)
-            try:
-                self._run(trial, self._chosen(env, agent, faults, disk.is_mounted), deadline_s)
-            finally:
-                trial.kill_all()
+        except BaseException:
+            disk.close()
+            raise
+        trial = Trial(disk.folder / "t", env, agent, self._rng.randrange(2**31), self._plugin)
+        trial.number = self.trials
+        return trial, disk, self._chosen(env, agent, faults, disk.is_mounted)
+
+    def _run_and_close(self, trial: Trial, disk: Disk, names: list[str], deadline_s: float) -> None:
+        self._living.append(trial)
+        try:
+            self._run_trial(trial, names, deadline_s)
         finally:
+            trial.kill_all()
+            self._living.remove(trial)
             disk.close()
 
-    def _run(self, trial: Trial, names: list[str], deadline_s: float) -> None:
-        self.say(f"trial {self.trials}: {trial.agent} on {trial.env}: {', '.join(names)}")
+    def _run_trial(self, trial: Trial, names: list[str], deadline_s: float) -> None:
+        """Trains, hurts the run until the deadline, but once at least, ends it, checks it, and resumes it once more."""
+        self.say(f"trial {trial.number}: {trial.agent} on {trial.env}: {', '.join(names)}")
         if not self._try(trial, BEGIN, trial.begin):
             return
         for number, name in enumerate(names):
@@ -155,24 +199,24 @@ class Campaign:
 
     def _try(self, trial: Trial, name: str, action: Callable[[], Any]) -> bool:
         """Does something, and enters in the table what came of it. Whether the trial can go on."""
-        kind = self.kinds.setdefault(name, Kind())
-        kind.faults += 1
         trial.steps_lost = 0
-        where = f"trial {self.trials}, {trial.agent} on {trial.env}"
+        damage = never_began = ""
         try:
             action()
         except NeverBeganError as error:
-            kind.never_began += 1
-            self.say(f"  never began, at {name}: {error}")
-            return False
+            never_began = str(error)
+            self.say(f"  trial {trial.number} never began, at {name}: {error}")
         except Exception as error:
-            text = str(error) if isinstance(error, DamageError) else type_and_message(error)
-            kind.damage.append(f"{where}: {text}")
-            self.say(f"  DAMAGE at {name}: {text}\n{trial.log[-3000:]}")
-            return False
-        kind.right += 1
-        kind.steps_lost = max(kind.steps_lost, trial.steps_lost)
-        return True
+            damage = str(error) if isinstance(error, DamageError) else type_and_message(error)
+            self.say(f"  DAMAGE in trial {trial.number} at {name}: {damage}\n{trial.log[-3000:]}")
+        with self._entering:
+            kind = self.kinds.setdefault(name, Kind())
+            kind.faults += 1
+            kind.never_began += bool(never_began)
+            kind.damage += [f"trial {trial.number}, {trial.agent} on {trial.env}: {damage}"] if damage else []
+            kind.right += not (damage or never_began)
+            kind.steps_lost = max(kind.steps_lost, trial.steps_lost)
+        return not (damage or never_began)
 
     def _hurt(self, trial: Trial, fault: Fault) -> None:
         """Does what the fault does, and checks that it leads to what it must."""
@@ -234,9 +278,6 @@ class Campaign:
         trial.start("--steps", str(trial.newest_step() + MORE_STEPS))
         self._end(trial, 0)
         resume.check(trial)
-        left = set(os.listdir("/dev/shm")) - self._shared_memory if self._shared_memory else set()
-        if left := {name for name in left if "torch" in name or "pym" in name or name.startswith("sem.")}:
-            raise DamageError(f"shared memory is left: {sorted(left)}")
         if left := set(os.listdir(trial.temporary)) - temporary:
             raise DamageError(f"temporary files are left: {sorted(left)}")
 
@@ -292,8 +333,7 @@ def main(seed: int, minutes: float, faults: int, kinds: tuple[str, ...], trials:
     deadline_s = start_s + 60 * minutes
     with lock, tempfile.TemporaryDirectory(prefix="a3c-zoo-chaos-", ignore_cleanup_errors=True) as folder:
         campaign = Campaign(seed, Path(folder), kinds, lambda text: click.echo(text, err=True))
-        while time.monotonic() < deadline_s and (trials is None or campaign.trials < trials):
-            campaign.run_trial(faults, deadline_s)
+        campaign.run(faults, deadline_s, trials)
     if as_json:
         table = {name: asdict(kind) for name, kind in campaign.kinds.items()}
         told = {"seed": seed, "trials": campaign.trials, "faults": campaign.num_faults, "kinds": table}

@@ -46,7 +46,7 @@ class Trial:
         env, agent: names. seed: of the run. path: the folder with the plugin of environment `chaos`.
 
     Attributes:
-        process: the newest command. run: its directory. rng: chooses what is hurt.
+        number: of the trial. process: the newest command. run: its directory. rng: chooses what is hurt.
         steps_lost: what resumes have to train again, as far as episodes have ended.
         rows_lost: rows of monitor.csv that a fault has cut off.
         damaged: the name of a checkpoint that a fault has damaged. is_removed: whether a fault has removed files.
@@ -60,6 +60,7 @@ class Trial:
         self.process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         self.steps_lost = self.rows_lost = 0
+        self.number = 0
         self.damaged = ""
         self.is_removed = False
         self.temporary.mkdir(parents=True)
