@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         "what an environment has started ends with its worker",
         "processes/child.py",
-        'if sys.platform != "win32":\n            self.signal(signal.SIGKILL)',
-        "",
+        "self.process.kill()  # does nothing to one that has ended\n        self.signal(signal.SIGKILL)",
+        "self.process.kill()",
         kind="environment: program",
     ),
     Mutant(
