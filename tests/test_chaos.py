@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click import UsageError
 from click.testing import CliRunner
 
 from benchmarks.chaos.__main__ import BEGIN, Campaign, main
@@ -196,3 +197,24 @@ def test_it_runs_once_at_a_time(temporary: Path, monkeypatch: pytest.MonkeyPatch
         done = CliRunner().invoke(main, ["--seed", "1"])
     assert done.exit_code == 2
     assert done.stderr.splitlines()[-1] == "Error: another chaos program runs on this machine; wait for its end"
+
+
+def test_the_only_kinds_come_in_turn(tmp_path: Path) -> None:
+    kinds = ("kill the parent", "remove the run", "kill a worker")
+    trials = Campaign(1, tmp_path, kinds, lambda text: None)
+    assert trials._chosen("cartpole", "a3c", 4, False) == [
+        *("kill the parent", "kill a worker", "kill the parent"),
+        "remove the run",
+    ]
+    assert trials._chosen("cartpole", "a3c", 2, False) == ["kill the parent", "remove the run"]
+    with pytest.raises(UsageError, match="needs root"):
+        Campaign(1, tmp_path / "other", ("fill the disk",), lambda text: None)._place(has_disk=False)
+
+
+def test_faults_that_were_tried_least_come_first(tmp_path: Path) -> None:
+    """All 27 kinds that fit have come before one comes again."""
+    trials = campaign(tmp_path)
+    fitting = [name for name, fault in FAULTS.items() if fault.fits("chaos", "a3c-data", True) and not fault.is_last]
+    chosen = [name for _ in range(3) for name in trials._chosen("chaos", "a3c-data", 9, True)]
+    others = [name for name in chosen if not FAULTS[name].is_last]
+    assert sorted(others) == sorted(fitting)

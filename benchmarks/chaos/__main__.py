@@ -12,6 +12,7 @@ Exit status: 0 if no fault did damage, 1 otherwise.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -75,7 +76,7 @@ class Campaign:
     """Trials, of which some run side by side.
 
     Args:
-        seed: chooses everything. folder: for the runs. only: the only kinds of faults, each once a trial; empty: all.
+        seed: chooses everything. folder: for the runs. only: the only kinds of faults, in turn; empty: all.
         say: prints a line of progress.
     """
 
@@ -183,7 +184,9 @@ class Campaign:
     def _chosen(self, env: str, agent: str, count: int, has_disk: bool) -> list[str]:
         """Names of faults for a trial: first those that were tried least, in any order."""
         if self.only:
-            return sorted(self.only, key=lambda name: FAULTS[name].is_last)
+            lasts = [name for name in self.only if FAULTS[name].is_last]
+            others = [name for name in self.only if not FAULTS[name].is_last]
+            return [*(name for name, _ in zip(itertools.cycle(others), range(count - len(lasts)))), *lasts[:1]]
         fitting = [name for name, fault in FAULTS.items() if fault.fits(env, agent, has_disk)]
         lasts = [name for name in fitting if FAULTS[name].is_last]
         others = [name for name in fitting if name not in lasts]

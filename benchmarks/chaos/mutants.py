@@ -221,7 +221,7 @@ def hurt(root: Path, folder: Path, kinds: list[str]) -> str:
     """
     options = [word for kind in kinds for word in ("--kind", kind)]
     for seed in range(1, TRIES + 1):
-        words = ["--seed", str(seed), "--minutes", "15", "--trials", "1", "--json"]
+        words = ["--seed", str(seed), "--minutes", "15", "--trials", "1", "--faults", str(len(kinds)), "--json"]
         done = run_in(root, folder, "benchmarks.chaos", *words, *options)
         if done.returncode not in (0, 1) or not done.stdout:
             raise click.ClickException(f"chaos has failed:\n{done.stderr}")
