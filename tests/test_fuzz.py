@@ -58,6 +58,8 @@ def command(how, path):
             os.system("true")
         case "escape":
             print("\\x1b[2J")
+        case "blank":
+            print("one\\xa0blank")
         case "lines":
             print("Error: one", "two", sep="\\n", file=sys.stderr)
             sys.exit(2)
@@ -131,6 +133,7 @@ def test_the_watch_lets_pass(box: Sandbox) -> None:
     assert box.run("misbehave", "error").err == "Error: a line with its cure\n"
     assert box.run("misbehave", "read", box.outside / "victim").status == 0
     assert box.run("misbehave", "nothing", may_read=False).status == 0
+    assert box.run("misbehave", "blank").out == "one\xa0blank\n"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -218,7 +219,7 @@ def _problem(ended: Ended) -> str:
     """What is wrong with what a command printed; "" if nothing is."""
     for stream in (ended.out, ended.err):
         for line in stream.split("\n"):
-            if not line.isprintable():
+            if not all(_is_shown(character) for character in line):
                 return f"a terminal would obey {line!r:.200}"
     if ended.status not in STATUSES:
         return f"exit status {ended.status}"
@@ -235,6 +236,11 @@ def _problem(ended: Ended) -> str:
     if len(errors) > 1 and not (several and all(line.startswith("  ") for line in errors[1:])):
         return f"{len(errors)} lines for one error"
     return ""
+
+
+def _is_shown(character: str) -> bool:
+    """Whether a terminal shows a character, and does not obey it. The category Zs has the blanks of all languages."""
+    return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
 class _Stopwatch:
