@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint trained format hooks dist clean
+.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint mutants trained format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
@@ -60,6 +60,9 @@ bench-agents: .venv/.installed-dev ## all agents on CartPole; a3c, locked, a3c-d
 
 chaos: .venv/.installed-dev ## deliberate faults in real trainings, and checks of every file afterwards: 20 minutes
 	@$(BIN)/python -m benchmarks.chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),20)
+
+mutants: .venv/.installed-dev ## each safeguard of a run switched off in turn: chaos or a test must notice it: 20 minutes
+	@$(BIN)/python -m benchmarks.chaos.mutants
 
 docs: .venv/.installed-dev ## build the documentation site into site/; a broken link ends it
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,23 @@ from benchmarks.chaos.environment import FOLDER
 
 #: Longest wait for one event, in seconds: generous, because a busy machine may be slow.
 LIMIT_S = 90.0
+#: A budget that no trial spends.
+STEPS = str(10**12)
 CHECKPOINT_EVERY_S = 1.0
-#: A worker without a tick for so long is hung.
-WORKER_TIMEOUT_S = 4.0
+#: A worker without a tick for so long is hung. A busy machine needs some seconds to start one.
+WORKER_TIMEOUT_S = 10.0
+#: What the run says of a process that is hung, or that a busy machine has given no time.
+HUNG = f"has made no step for {WORKER_TIMEOUT_S:g} s"
 #: The folder of the package `benchmarks`.
 ROOT = Path(__file__).parents[2]
 
 
 class DamageError(Exception):
     """Something that must never happen: a hang, a leak, a damaged file, a step that is counted twice."""
+
+
+class NeverBeganError(Exception):
+    """A busy machine gave a worker no time to begin, and the command has ended. The message is its last line."""
 
 
 class Trial:
@@ -38,17 +46,24 @@ class Trial:
         env, agent: names. seed: of the run. path: the folder with the plugin of environment `chaos`.
 
     Attributes:
-        process: the newest command. run: its directory. rng: chooses what is hurt.
+        number: of the trial. process: the newest command. run: its directory. rng: chooses what is hurt.
         steps_lost: what resumes have to train again, as far as episodes have ended.
+        rows_lost: rows of monitor.csv that a fault has cut off.
+        damaged: the name of a checkpoint that a fault has damaged. is_removed: whether a fault has removed files.
     """
 
     def __init__(self, folder: Path, env: str, agent: str, seed: int, path: Path) -> None:
         self.folder, self.env, self.agent, self.seed = folder, env, agent, seed
         self.run, self.rng = folder / "runs" / "x", random.Random(seed)
+        self.temporary = folder / "tmp"
         self._path = path
         self.process: subprocess.Popen[bytes] | None = None
-        self.steps_lost = 0
-        folder.mkdir(parents=True)
+        self._log_start = 0
+        self.steps_lost = self.rows_lost = 0
+        self.number = 0
+        self.damaged = ""
+        self.is_removed = False
+        self.temporary.mkdir(parents=True)
 
     def start(self, *more: str, output: int | None = None) -> None:
         """Begins the run, or goes on with it. output: the file descriptor of its stdout; None: the log."""
@@ -64,24 +79,61 @@ class Trial:
             "run.disk_patience_s": 60,
         }
         options = [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
-        new = [self.env, "--agent", self.agent, "--seed", str(self.seed), "--name", "x", *options]
+        new = [self.env, "--agent", self.agent, "--seed", str(self.seed), "--name", "x", "--steps", STEPS, *options]
         what = ["--resume", str(self.run)] if (self.run / "config.yml").exists() else new
         self.steps_lost += self.steps_after_checkpoint()
-        log = (self.folder / "log.txt").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "a3c_zoo", "train", *what, *more],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": f"{self._path}{os.pathsep}{ROOT}", FOLDER: str(self.folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=log if output is None else output,
-            stderr=log,
-            start_new_session=True,
-        )
+        path = os.pathsep.join(str(each) for each in (self._path, ROOT, ROOT / "envs", ROOT / "hyperparams"))
+        variables = {"PYTHONPATH": path, FOLDER: str(self.folder), "TMPDIR": str(self.temporary)}
+        with (self.folder / "log.txt").open("ab") as log:
+            self._log_start = log.tell()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "a3c_zoo", "train", *what, *more],
+                cwd=self.folder,
+                env=os.environ | variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log if output is None else output,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def begin(self, *more: str, output: int | None = None) -> None:
+        """Starts the command, and waits until it trains.
+
+        Raises:
+            NeverBeganError: the machine gave a worker no time, so it has ended in order. DamageError: it has ended
+                otherwise.
+        """
+        self.start(*more, output=output)
+        self.wait_for_training()
+        if not self.is_over():
+            return
+        self.wait_for_silence()
+        if self.status not in (1, 2) or "Traceback" in self.log or HUNG not in self.last_line:
+            raise DamageError(f"the command ended before it trained: {self.how_it_ended}")
+        raise NeverBeganError(self.last_line)
 
     @property
     def log(self) -> str:
-        """What the commands have printed."""
-        return (self.folder / "log.txt").read_text(errors="replace")
+        """What the newest command has printed."""
+        with (self.folder / "log.txt").open("rb") as file:
+            file.seek(self._log_start)
+            return file.read().decode(errors="replace")
+
+    @property
+    def last_line(self) -> str:
+        """The last line that the newest command has printed, "" if it has printed none."""
+        return (self.log.rstrip().splitlines() or [""])[-1]
+
+    @property
+    def status(self) -> int | None:
+        """The exit status of the command, or the negative number of the signal that ended it; None: it runs."""
+        assert self.process is not None
+        return self.process.poll()
+
+    @property
+    def how_it_ended(self) -> str:
+        """The exit status and the last line, for messages."""
+        return f"status {self.status}, {self.last_line or 'without a line'}"
 
     def others(self) -> list[psutil.Process]:
         """The other living processes of the command's session."""
@@ -95,17 +147,18 @@ class Trial:
                         found.append(process)
         return found
 
-    def named(self, name: str) -> list[psutil.Process]:
-        """The processes whose name begins so: "a3c worker", "a3c the learner", "a3c evaluator"."""
-        found = []
+    def named(self, name: str) -> dict[int, str]:
+        """The processes whose name begins so ("a3c worker", "a3c the learner", "a3c evaluator"): number → name."""
+        found = {}
         for process in self.others():
-            with suppress(psutil.Error):
-                if Path(f"/proc/{process.pid}/comm").read_text().startswith(name):
-                    found.append(process)
+            with suppress(OSError):
+                own_name = Path(f"/proc/{process.pid}/comm").read_text().strip()
+                if own_name.startswith(name):
+                    found[process.pid] = own_name
         return found
 
-    def fork_server(self) -> list[psutil.Process]:
-        """The process that forks the workers."""
+    def fork_servers(self) -> list[psutil.Process]:
+        """The processes that fork the workers: one, and those before it whose socket was removed."""
         assert self.process is not None
         found = []
         for process in self.others():
@@ -116,8 +169,22 @@ class Trial:
 
     def is_over(self) -> bool:
         """Whether the command has ended."""
+        return self.status is not None
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The command's own process, which alone writes the run's files, stands still meanwhile."""
         assert self.process is not None
-        return self.process.poll() is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            deadline_s = time.monotonic() + LIMIT_S
+            while not self.is_over() and psutil.Process(self.process.pid).status() != psutil.STATUS_STOPPED:
+                if time.monotonic() > deadline_s:
+                    raise DamageError("the command does not stand still")
+                time.sleep(0.01)
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def wait(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
         """Waits until a condition holds or the command ends; returns the condition's value.
@@ -127,7 +194,8 @@ class Trial:
         """
         deadline_s = time.monotonic() + limit_s
         while time.monotonic() < deadline_s:
-            if (value := condition()) or self.is_over():
+            is_over = self.is_over()
+            if (value := condition()) or is_over:
                 return value
             time.sleep(0.05)
         raise DamageError(f"{what}: nothing within {limit_s:g} s")
@@ -137,31 +205,40 @@ class Trial:
         return sorted((self.run / "checkpoints").glob("step-*.pt"))
 
     def newest(self) -> str:
-        """The name of the newest checkpoint."""
-        return self.checkpoints()[-1].name if self.checkpoints() else ""
+        """The name of the newest checkpoint, "" if there is none."""
+        checkpoints = self.checkpoints()
+        return checkpoints[-1].name if checkpoints else ""
 
     def newest_step(self) -> int:
-        """The step of the newest checkpoint."""
-        return int(self.newest().removeprefix("step-").removesuffix(".pt"))
+        """The step of the newest checkpoint; 0 if there is none."""
+        return int(self.newest().removeprefix("step-").removesuffix(".pt") or 0)
+
+    def rows(self) -> bytes:
+        """The bytes of monitor.csv, up to the end of its last whole row."""
+        with suppress(OSError):
+            return (self.run / "monitor.csv").read_bytes().rpartition(b"\n")[0]
+        return b""
 
     def steps_after_checkpoint(self) -> int:
         """How many steps lie between the newest checkpoint and the newest episode of monitor.csv."""
-        if not self.checkpoints():
+        values = self.rows().rpartition(b"\n")[2].split(b",")
+        if not self.newest() or len(values) != 5 or not values[3].isdigit():
             return 0
-        monitor = self.run / "monitor.csv"
-        rows = monitor.read_text().splitlines()[2:] if monitor.exists() else []  # after the comment and the names
-        return max(0, int(rows[-1].split(",")[3]) - self.newest_step()) if rows else 0
+        return max(0, int(values[3]) - self.newest_step())
 
     def wait_for_training(self) -> None:
-        """Waits until the run has written a checkpoint beyond the newest one: it trains."""
-        before = self.newest()
+        """Waits until the run has written a checkpoint beyond the newest one: it trains.
+
+        That of step 0 is written before the first rollout. It does not count.
+        """
+        before = self.newest() or "step-000000000000.pt"
         self.wait(lambda: self.newest() > before, "the run does not go on")
 
-    def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """The run's events of some kinds."""
+    def events(self) -> list[dict[str, Any]]:
+        """The run's events, as far as their lines are whole."""
         file = self.run / "events.jsonl"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [event for event in map(json.loads, lines) if event["kind"] in kinds]
+        text = file.read_text() if file.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def end(self) -> None:
         """Ends the command as Ctrl-C does, and waits for all its processes."""
@@ -181,9 +258,10 @@ class Trial:
 
     def kill_all(self) -> None:
         """Ends all that is left."""
+        if self.process is None:
+            return
         for process in self.others():
             with suppress(psutil.Error):
                 process.kill()
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.wait()

@@ -15,6 +15,7 @@ import yaml
 from hypothesis import strategies as st
 
 from a3c_zoo.store.checkpoint_bytes import read_content
+from tests.fuzz.structure import LARGEST, archives, change_archive, change_tokens, tokens
 from tests.fuzz.values import OBEYED, nested, numbers, texts
 from tests.fuzz.watch import EVIL
 from tests.toys_runs import unchecked_bytes
@@ -51,8 +52,13 @@ class Damage:
         """Changes the run; `outside` is where planted links lead."""
         path = run / self.file if isinstance(self.file, str) else _checkpoint(run, self.file)
         name, *args = self.how
-        if path.parent.is_dir() and not path.is_symlink():
+        if path.parent.is_dir() and not path.is_symlink() and not _is_huge(path):
             _HOW[name](path, outside, *args)
+
+
+def _is_huge(path: Path) -> bool:
+    """Whether an earlier change has made a file of it that nobody could read."""
+    return path.is_file() and path.stat().st_size > LARGEST
 
 
 def _checkpoint(run: Path, number: int) -> Path:
@@ -197,6 +203,8 @@ _HOW: dict[str, Callable[..., None]] = {
     "plant": _plant,
     "cell": _cell,
     "structure": _structure,
+    "tokens": change_tokens,
+    "archive": change_archive,
 }
 _where = st.sampled_from([0.0, 0.5, 0.99, 1.0]) | st.floats(0, 1, width=16)
 _piece = st.sampled_from([b"\x00", b"\xff\xfe", b"\n", b"{", b"[" * 3000, b"'", b"\x1b[2J", b",,,", b"nan"])
@@ -226,8 +234,17 @@ _tensors = st.tuples(
 _cells = st.tuples(
     st.just("cell"), st.integers(0, 30), st.integers(0, 6), numbers | st.sampled_from(OBEYED) | st.text(max_size=6)
 )
+_JSON = ["meta.json", "outcome.json", "config.yml"]
+#: What other programs have written of a run, too.
+of_other_programs = st.one_of(
+    st.builds(Damage, st.just("evaluations.npz"), archives),
+    st.builds(Damage, st.sampled_from(["monitor.csv", "evaluations.npz"]), _any_bytes),
+    st.builds(Damage, st.just("monitor.csv"), _cells),
+    st.builds(Damage, st.sampled_from(["monitor.csv", "evaluations.npz", "tensorboard"]), _plants),
+)
 damages = st.one_of(
-    st.builds(Damage, st.sampled_from(["meta.json", "outcome.json", "config.yml"]), _structures),
+    st.builds(Damage, st.sampled_from([*_JSON, *_CHECKPOINTS, *_CHECKPOINTS]), tokens),
+    st.builds(Damage, st.sampled_from(_JSON), _structures),
     st.builds(Damage, st.sampled_from(_CHECKPOINTS), _tensors),
     st.builds(Damage, st.sampled_from(["monitor.csv", "evaluations.csv"]), _cells),
     st.builds(Damage, st.sampled_from([*_TEXTS, *_CHECKPOINTS]), _any_bytes),

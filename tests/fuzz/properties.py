@@ -1,8 +1,9 @@
-"""The properties: what holds for every command line, every YAML file and every run directory."""
+"""The properties: what holds for every command line, YAML file, run directory and broken disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.damage import Damage, damages
+from tests.fuzz.damage import Damage, damages, of_other_programs
+from tests.fuzz.disk import ERRORS, OPERATIONS, BrokenDisk
 from tests.fuzz.documents import documents
-from tests.fuzz.sandbox import Sandbox
+from tests.fuzz.sandbox import PATIENCE_S, Sandbox
 from tests.fuzz.values import Words, lines, names
-from tests.fuzz.watch import Ended
+from tests.fuzz.watch import Ended, Finding
 
 #: Commands that open a run; `RUN` stands for it. What each may write, beside the run's own lock: see `_written`.
 _OPENERS: list[Words] = [
@@ -33,6 +35,26 @@ _OPENERS: list[Words] = [
     ["compare", "--from", "RUN", "--out", "report"],
     ["play", "RUN", "--video", "x.gif"],
 ]
+#: Commands that write, with a disk that fails. A run that begins is called `new`.
+_WRITERS: list[Words] = [
+    [
+        *["train", "cartpole", "--serial", "--steps", "400", "--name", "new", "--quiet", "-o", "hidden_sizes=[4]"],
+        *["-o", "run.checkpoint_every_steps=100", "-o", "run.evaluation_every_steps=150"],
+        *["-o", f"run.disk_patience_s={PATIENCE_S}"],
+    ],
+    ["train", "--resume", "RUN", "--steps", "800", "--quiet"],
+    ["train", "--resume", "RUN", "--steps", "700", "--checkpoint", "300"],
+    ["train", "--resume", "RUN", "--steps", "700", "--checkpoint", "best"],
+    ["evaluate", "RUN", "--episodes", "1"],
+    ["plot", "RUN", "--out", "x.png"],
+    ["plot", "RUN", "--out", "x.csv"],
+    ["compare", "--from", "RUN", "--out", "report"],
+    ["play", "RUN", "--video", "x.gif"],
+    ["new-plugin", "mine"],
+]
+#: What stable-baselines3 leaves of a run.
+OF_OTHER_PROGRAMS = ("monitor.csv", "evaluations.npz", "tensorboard")
+_OTHER_OPENERS: list[Words] = [line for line in _OPENERS if line[0] in ("plot", "compare", "list")]
 
 
 @dataclass
@@ -75,15 +97,46 @@ class Properties:
         """Any damage of a run directory, one's own or a stranger's."""
         self._open(damage, line, name, "run directory")
 
-    def _open(self, damage: list[Damage], line: Words, name: str, what: str) -> None:
+    def run_of_another_program(self, damage: list[Damage], line: Words) -> None:
+        """Any damage of a folder that stable-baselines3 could have written."""
+        self._open(damage, line, "sent/theirs", "other program", OF_OTHER_PROGRAMS)
+
+    def broken_disk(self, line: Words, what: str, number: int, error: str, lasts: bool) -> None:
+        """The n-th write, rename or fsync fails, or all from it on: runs can be read and resumed afterwards."""
+        self.box.fresh(self.box.mine)
+        here = self.box.here
+        disk = BrokenDisk(here, what, number, error, lasts)
+        words = [str(self.box.mine) if word == "RUN" else word for word in line]
+        self._count("broken disk", self.box.run(*words, writable=(here,), may_read=False, disk=disk.mounted()))
+        for run in (here / "runs").iterdir():
+            after_failure: list[list[object]] = [["list", "runs"]]
+            if any(run.glob("checkpoints/step-*.pt")):
+                steps = newest_step(run) + 100
+                after_failure.append(["evaluate", run, "--episodes", "1"])
+                after_failure.append(["train", "--resume", run, "--steps", steps, "--quiet"])
+            for after in after_failure:
+                ended = self.box.run(*after, writable=(here,), may_read=False)
+                if ended.status != 0:
+                    shown = f"$ {' '.join(words)}, {disk}\n{ended.err}"
+                    raise Finding(f"{run.name} cannot be used after the disk failed: {after[0]}\n{shown}")
+
+    def _open(self, damage: list[Damage], line: Words, name: str, what: str, kept: Sequence[str] = ("*",)) -> None:
         self.box.fresh()
         run = self.box.here / name
         self.box.fresh(run)
+        for path in run.iterdir():
+            if not any(path.match(each) for each in kept):
+                path.unlink() if path.is_file() else shutil.rmtree(path)
         for each in damage:
             each.apply(run, self.box.outside)
         words = [str(run) if word == "RUN" else word for word in line]
         writable = [run, *(Path(words[at + 1]) for at, word in enumerate(words) if word in ("--out", "--video"))]
-        self._count(what, self.box.run(*words, writable=tuple(writable)))
+        self._count(what, self.box.run(*words, writable=tuple(writable), may_read=False))
+
+
+def newest_step(run: Path) -> int:
+    """The step of a run's newest checkpoint."""
+    return max((int(path.stem.removeprefix("step-")) for path in run.glob("checkpoints/step-*.pt")), default=0)
 
 
 def _folder(name: str) -> str:
@@ -94,12 +147,29 @@ _openers = st.sampled_from(_OPENERS)
 _places = st.sampled_from(["runs/mine", "sent/theirs"]) | names.map(_folder)
 #: Property → its share of all cases, and what it is given.
 GIVEN: dict[str, tuple[float, dict[str, Any]]] = {
-    "command_line": (0.35, {"line": lines()}),
-    "set_file": (0.2, {"raw": documents}),
+    "command_line": (0.3, {"line": lines()}),
+    "set_file": (0.15, {"raw": documents}),
     "config_file": (0.1, {"raw": documents, "has_names": st.booleans(), "line": _openers}),
     "run_directory": (
-        0.35,
+        0.3,
         {"damage": st.lists(damages, min_size=1, max_size=2), "line": _openers, "name": _places},
+    ),
+    "run_of_another_program": (
+        0.05,
+        {
+            "damage": st.lists(of_other_programs, min_size=1, max_size=2),
+            "line": st.sampled_from(_OTHER_OPENERS),
+        },
+    ),
+    "broken_disk": (
+        0.1,
+        {
+            "line": st.sampled_from(_WRITERS),
+            "what": st.sampled_from([*OPERATIONS]),
+            "number": st.integers(1, 8) | st.integers(1, 60),
+            "error": st.sampled_from([*ERRORS]),
+            "lasts": st.booleans(),
+        },
     ),
 }
 

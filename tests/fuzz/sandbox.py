@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from tests.fuzz.watch import EVIL, LIMIT_S, Ended, run_case, snapshot
 
 #: Steps of the run that every case gets a copy of. It has three checkpoints, and those of its evaluator.
 STEPS = 600
+#: How long a run waits for a disk that refuses its last files, in seconds: shorter than a case may take.
+PATIENCE_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,18 @@ class Sandbox:
         writable: tuple[Path, ...] = (),
         victims: tuple[Path, ...] = (),
         limit_s: float = LIMIT_S,
+        may_read: bool = True,
+        disk: AbstractContextManager[object] | None = None,
     ) -> Ended:
-        """Runs a command; see `run_case`. `writable` and the folder for temporary files may change."""
+        """Runs a command; see `run_case`. `writable` and the folder for temporary files may change.
+
+        Args:
+            may_read: whether it may read the files outside: the user may name a link that leads there.
+        """
         kept = (self.outside, self.template, *victims)
-        return run_case(arguments, (*writable, self.root / "tmp"), lambda: snapshot(*kept), limit_s)
+        unread = None if may_read else self.outside
+        places = (*writable, self.root / "tmp")
+        return run_case(arguments, places, lambda: snapshot(*kept), limit_s, unread, disk)
 
 
 @contextmanager
@@ -105,6 +115,7 @@ def _make_template(box: Sandbox) -> None:
     os.chdir(box.here)
     runs, limit_s = box.template.parent, 300.0
     settings = ["run.evaluation_every_steps=300", "run.checkpoint_every_steps=300", "hidden_sizes=[4]"]
+    settings += [f"run.disk_patience_s={PATIENCE_S}"]
     line = ["train", "cartpole", "--serial", "--steps", STEPS, "--name", "mine", "--runs-dir", runs, "--quiet"]
     lines: list[list[object]] = [
         [*line, *(word for setting in settings for word in ("-o", setting))],

@@ -95,6 +95,8 @@ _SHORT: dict[str, Words] = {
     "play": ["--episodes", "1"],
     "tune": ["--steps", "1"],
 }
+#: The same for a run that goes on: it has 600 steps.
+_SHORT_RESUME = ["--steps", "700", "--quiet"]
 
 
 #: Name of a parameter → values that it takes.
@@ -175,7 +177,9 @@ def _word(text: str) -> Words:
 
 def _end(name: str, parts: list[Words]) -> Words:
     given = {part[0] for part in parts if part}
-    serial = ["--serial"] if name == "train" and "--resume" not in given else []
+    if name == "train" and "--resume" in given:
+        return _SHORT_RESUME
+    serial = ["--serial"] if name == "train" else []
     return serial + ([] if "--episodes" in given and name != "train" else _SHORT.get(name, []))
 
 

@@ -1,19 +1,25 @@
-"""Runs one command in this process, and watches what it does: exit status, output, time, writes, imports."""
+"""Runs one command in this process, and watches what it does.
+
+Exit status, output, time, memory, writes, reads through planted links, imports, programs that it starts.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import re
 import resource
 import signal
 import stat
+import struct
 import sys
 import threading
 import time
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +33,10 @@ LIMIT_S = 10.0
 STATUSES = (0, 1, 2, 130)
 #: Modules and packages with this beginning lie where Python finds them; only a file or a line of a case names them.
 EVIL = "evil_"
-#: Memory that a case may take, and the largest file that it may write, in bytes.
-MEMORY, LARGEST_FILE = 6 << 30, 1 << 28
+#: Memory that a case may take: more is a finding.
+MEMORY = 1 << 30
+#: Address space that a case may take, and the largest file that it may write, in bytes. The system refuses more.
+ADDRESSES, LARGEST_FILE = 6 << 30, 1 << 28
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Audit event → the positions of the paths that it changes.
 _CHANGES = {"os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.truncate": (0,), "os.chmod": (0,)} | {
@@ -106,40 +114,94 @@ class _Audit:
 _AUDIT = _Audit()
 
 
+class _Reads:
+    """Notes which files of a folder are read, by whatever library: the kernel tells it (inotify)."""
+
+    _IN_ACCESS = 1
+
+    def __init__(self, folder: Path) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._file = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._file < 0 or libc.inotify_add_watch(self._file, os.fsencode(folder), self._IN_ACCESS) < 0:
+            raise OSError(ctypes.get_errno(), "inotify", str(folder))
+
+    def __enter__(self) -> _Reads:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        os.close(self._file)
+
+    def names(self) -> list[str]:
+        """The names of the files that were read since the last call."""
+        found = []
+        with suppress(BlockingIOError):
+            events = os.read(self._file, 1 << 16)
+            while events:
+                length = struct.unpack_from("I", events, 12)[0]
+                found.append(events[16 : 16 + length].rstrip(b"\0").decode())
+                events = events[16 + length :]
+        return [name for name in found if name]
+
+
+def _forget_peak() -> int:
+    """Begins to measure the peak of this process's memory anew. Returns what it takes now, in bytes."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _memory("VmRSS")
+
+
+def _memory(name: str) -> int:
+    """A line of /proc/self/status in bytes: VmRSS, or VmHWM, which is the peak."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)[0]) << 10
+
+
 def run_case(
-    arguments: Sequence[object], writable: Sequence[Path], victims: Callable[[], object], limit_s: float = LIMIT_S
+    arguments: Sequence[object],
+    writable: Sequence[Path],
+    victims: Callable[[], object],
+    limit_s: float = LIMIT_S,
+    unread: Path | None = None,
+    disk: AbstractContextManager[object] | None = None,
 ) -> Ended:
     """Runs `a3c-zoo ARGUMENTS`.
 
     Args:
         writable: files and folders that the command may change.
         victims: what must be the same before and after.
+        unread: a folder whose files the command must not read; links lead there.
+        disk: what the files lie on while the command runs (`BrokenDisk.mounted`).
 
     Raises:
         Finding: a property does not hold.
     """
     words = [str(each) for each in arguments]
-    before, stopwatch = victims(), _Stopwatch()
-    with _AUDIT.watching(writable) as noted:
-        ended = _call(words, limit_s)
+    before, memory_before, stopwatch = victims(), _forget_peak(), _Stopwatch()
+    with _Reads(unread) if unread else nullcontext() as reads, _AUDIT.watching(writable) as noted:
+        ended = _call(words, limit_s, disk or nullcontext())
+        names = reads.names() if reads else []
     seconds = stopwatch.seconds
+    taken = _memory("VmHWM") - memory_before
     shown = f"\n$ a3c-zoo {' '.join(map(repr, words))}\n{ended.out[-500:]}{ended.err[-1500:]}"
     if noted:
         raise Finding(f"{noted[0]}{shown}")
     if victims() != before:
         raise Finding(f"changed a file that is not its own{shown}")
+    if names:
+        raise Finding(f"read {names[0]} through a link{shown}")
     if seconds > limit_s:
         raise Finding(f"took {seconds:.0f} s{shown}")
+    if taken > MEMORY:
+        raise Finding(f"took {taken >> 20:,} MiB of memory{shown}")
     if problem := _problem(ended):
         raise Finding(f"{problem}{shown}")
     return ended
 
 
-def _call(words: list[str], limit_s: float) -> Ended:
+def _call(words: list[str], limit_s: float, disk: AbstractContextManager[object]) -> Ended:
     out, err = io.StringIO(), io.StringIO()
     status: object = None
     try:
-        with redirect_stdout(out), redirect_stderr(err), _limits(), _limited_time(limit_s):
+        with redirect_stdout(out), redirect_stderr(err), _limits(), _limited_time(limit_s), disk:
             cli.main(words, prog_name="a3c-zoo")
     except SystemExit as end:
         status = end.code
@@ -157,7 +219,7 @@ def _problem(ended: Ended) -> str:
     """What is wrong with what a command printed; "" if nothing is."""
     for stream in (ended.out, ended.err):
         for line in stream.split("\n"):
-            if not line.isprintable():
+            if not all(_is_shown(character) for character in line):
                 return f"a terminal would obey {line!r:.200}"
     if ended.status not in STATUSES:
         return f"exit status {ended.status}"
@@ -174,6 +236,11 @@ def _problem(ended: Ended) -> str:
     if len(errors) > 1 and not (several and all(line.startswith("  ") for line in errors[1:])):
         return f"{len(errors)} lines for one error"
     return ""
+
+
+def _is_shown(character: str) -> bool:
+    """Whether a terminal shows a character, and does not obey it. The category Zs has the blanks of all languages."""
+    return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
 class _Stopwatch:
@@ -215,7 +282,7 @@ def _limited_time(limit_s: float) -> Iterator[None]:
 @contextmanager
 def _limits() -> Iterator[None]:
     """Limits what a case may take: without them, a size from a file could fill the machine's memory, or its disk."""
-    limits = {resource.RLIMIT_AS: psutil.Process().memory_info().vms + MEMORY, resource.RLIMIT_FSIZE: LARGEST_FILE}
+    limits = {resource.RLIMIT_AS: psutil.Process().memory_info().vms + ADDRESSES, resource.RLIMIT_FSIZE: LARGEST_FILE}
     before = {kind: resource.getrlimit(kind) for kind in limits}
     for kind, limit in limits.items():
         resource.setrlimit(kind, (limit, before[kind][1]))
