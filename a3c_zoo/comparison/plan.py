@@ -313,9 +313,8 @@ def _settings(usual: Config, method: Method, budget: Budget) -> dict[str, Any]:
     if method.stack:
         settings["env.stack"] = method.stack
     if getattr(usual.agent, "teams", None) and usual.sources.get("run.workers") != "-o":
-        settings["run.workers"] = (
-            usual.run.workers
-        )
+        # All runs of the comparison have as many, wherever they train.
+        settings["run.workers"] = usual.run.workers
     if budget.steps is not None:
         settings["run.checkpoint_every_steps"] = -(-budget.steps // CHECKPOINTS)
         budget_key = "steps"

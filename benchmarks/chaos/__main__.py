@@ -237,10 +237,8 @@ class Campaign:
             resume = None
         for kinds, text in ((fault.events, words), ((fault.then,), "")):
             if kinds and kinds != ("",):
-                trial.wait(
-                    lambda kinds=kinds, text=text: found(trial, number, kinds, text),
-                    f"no event {' or '.join(kinds)} with the words {text!r}",
-                )
+                has_come = partial(found, trial, number, kinds, text)
+                trial.wait(has_come, f"no event {' or '.join(kinds)} with the words {text!r}")
         if resume is None:
             trial.wait_for_training()
         if trial.is_over():

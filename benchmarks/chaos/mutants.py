@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "another fork server starts if its socket is gone",
         "processes/start.py",
-        "if address is not None and not os.path.exists(address):",
+        "if address is not None and not util.is_abstract_socket_namespace(address) and not os.path.exists(address):",
         "if False:",
         kind="remove the sockets",
     ),
