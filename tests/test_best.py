@@ -45,6 +45,7 @@ FADING = {
     "env.wrappers": [{"tests.toys_env:Fading": {"after": 60}}],
     "agent.n_steps": 5,
     "agent.clip_ratio": None,
+    "agent.teams": None,
     "agent.epochs": 1,
     "agent.update_samples": None,
     "agent.gae_lambda": 1.0,

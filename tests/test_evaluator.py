@@ -252,6 +252,8 @@ def test_its_process_starts_with_the_first_evaluation_and_ends_with_the_run(tmp_
     seen: list[tuple[float, list[str]]] = []
 
     def look(progress: Any) -> None:
+        if not progress.training_s:  # the workers start
+            return
         names = sorted(process.name for process in multiprocessing.active_children())
         seen.append((progress.training_s, names))
         if [names for _, names in seen].count(everybody) == 5:

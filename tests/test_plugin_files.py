@@ -190,7 +190,7 @@ def faults(*files: Path) -> str:
         ("file_words.py", "These are words.", "its import failed: SyntaxError: invalid syntax (file_words.py, line 1)"),
         ("file_bytes.py", "\0", "its import failed: SyntaxError: source code string cannot contain null bytes"),
         ("file_raises.py", "1 / 0", "its import failed: ZeroDivisionError: division by zero (in file_raises.py, line"),
-        ("file_exits.py", "exit(3)", "its import failed: SystemExit: 3"),
+        ("file_exits.py", "exit(3)", "its import ends the process: SystemExit: 3"),
         ("file_takes.py", GOOD.format(name="cartpole"), "offers the environment 'cartpole', which plugin 'envs'"),
         ("yaml.py", GOOD.format(name="y"), "Python has another module 'yaml' ("),
         ("core.py", GOOD.format(name="c"), "has the same name as plugin 'core' (a3c-zoo "),

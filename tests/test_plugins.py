@@ -282,7 +282,7 @@ def test_the_version_of_a3c_zoo_that_a_plugin_requires(
 def test_a_plugin_whose_import_takes_long_is_named(
     install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("a3c_zoo.plugins.loading.SLOW_IMPORT_S", 0.05)
+    monkeypatch.setattr("a3c_zoo.plugins.loading.TOLD_IMPORT_S", 0.05)
     install("slow-dist", f"import time; time.sleep(1)\n{GOOD}", entry_point="slow")
     assert load()["slow-dist/slow"].info.status == "loaded"
     line = "Note: importing plugin 'slow' (slow-dist 1.0) takes more than 0.05 s; to do without it: "

@@ -38,8 +38,10 @@ PLUGIN_FILES = "A3C_ZOO_PLUGIN_FILES"
 
 HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("zoo_"))
 
-#: After so long a line names the plugin whose import goes on, in seconds.
+#: A plugin that is imported for longer is slow, in seconds: every command waits for it.
 SLOW_IMPORT_S = 2.0
+#: After so long a line names the plugin whose import goes on, in seconds. A busy machine takes some for torch.
+TOLD_IMPORT_S = 10.0
 
 # A requirement of a3c-zoo itself, with a version.
 _NEEDS_A3C_ZOO = re.compile(r"a3c[-_.]zoo\s*(\[[^]]*\])?\s*\(?[<>=!~]", re.IGNORECASE)
@@ -220,8 +222,8 @@ def _watched_import(info: PluginInfo) -> Iterator[None]:
     Nobody could tell otherwise which of the plugins does it.
     """
     without = "" if info.file else f"; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
-    line = f"Note: importing {info} takes more than {SLOW_IMPORT_S:g} s{without}\n"
-    timer = threading.Timer(SLOW_IMPORT_S, lambda: sys.stderr.write(line))
+    line = f"Note: importing {info} takes more than {TOLD_IMPORT_S:g} s{without}\n"
+    timer = threading.Timer(TOLD_IMPORT_S, lambda: sys.stderr.write(line))
     timer.daemon = True
     before = os._exit
     pid = os.getpid()

@@ -299,7 +299,9 @@ def test_the_sets_are_those_of_a3c() -> None:
     ours = {f"{folder.name}/{file.name}": file for folder, file in files_of(entry.package)}
     assert {"cartpole/a3c-ray.yml", "gym/a3c-ray.yml", "pong/a3c-ray.yml"} <= ours.keys()
     for name, file in ours.items():
-        assert yaml.safe_load(file.read_text()) == yaml.safe_load(theirs[name.replace("a3c-ray", "a3c")].read_text())
+        values = yaml.safe_load(theirs[name.replace("a3c-ray", "a3c")].read_text())
+        values["agent"].pop("teams", None)  # a node's workers each learn by themselves
+        assert yaml.safe_load(file.read_text()) == values
 
 
 def files_of(package: str) -> list[tuple[Traversable, Traversable]]:
