@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import psutil
 import pytest
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
 from sb3_contrib import RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -21,15 +25,17 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecNormalize
 
 import a3c_zoo
-from a3c_zoo.baselines import computing, sb3_choice, sb3_model
+from a3c_zoo.baselines import computing, env_process, sb3_choice, sb3_model
 from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3Config, SB3DQNConfig, SB3PPOConfig
 from a3c_zoo.baselines.computing import Computing, VecEnvName
+from a3c_zoo.baselines.env_process import ProcessVecEnv
 from a3c_zoo.baselines.sb3_model import build_model, make_stack
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, PluginError, RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import load_part
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.processes.start import warm_up
 from a3c_zoo.runs.api import evaluate
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_records import read_run
@@ -298,12 +304,10 @@ def test_processes_and_threads_change_no_bit(threads: int, tmp_path: Path) -> No
 
 
 def test_no_process_stays_behind(tmp_path: Path) -> None:
+    warm_up()  # its fork server stays, and the processes from it look like it
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     train(tmp_path, "sb3-a2c", 80, overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1})
-    left = {process.pid: process.cmdline() for process in psutil.Process().children(recursive=True)}
-    started = [words for pid, words in left.items() if pid not in before]
-    assert all("forkserver" in " ".join(words) or "resource_tracker" in " ".join(words) for words in started)
-    assert sum("forkserver" in " ".join(words) for words in started) <= 1
+    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
 
 
 def test_an_environment_whose_process_ends_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,6 +326,98 @@ def test_an_environment_whose_process_ends_is_one_line(tmp_path: Path, monkeypat
             env="gym:ends_at_once:Ends-v0",
             overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1},
         )
+
+
+FAILING = """
+import os
+
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Fails(CartPoleEnv):
+    steps = 0
+    is_last = False
+
+    def reset(self, *, seed=None, options=None):
+        self.is_last = self.is_last or seed == 3 + 2  # seeds are those of the run and the environment's number
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.steps += 1
+        if self.is_last and self.steps == 30:
+            {fails}
+        return super().step(action)
+
+gymnasium.register('Fails-v0', Fails)
+"""
+
+
+@pytest.mark.parametrize("fails", ["raise ValueError('broken')", "os._exit(3)"])
+def test_one_failed_process_ends_the_run(fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SB3's `close` would wait for ever for the first environment, whose step was received."""
+    module = f"fails_{len(fails)}"
+    (tmp_path / f"{module}.py").write_text(FAILING.format(fails=fails))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError, match="a process of environment .* has ended"):
+        train(tmp_path / "runs", "sb3-a2c", 4000, env=f"gym:{module}:Fails-v0", seed=3,
+              overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1, "env.num_envs": 3})  # fmt: skip
+    assert_no_environment_is_left()
+
+
+def assert_no_environment_is_left() -> None:
+    """The fork server and the resource tracker stay for the next run; they have no children."""
+    for process in psutil.Process().children(recursive=True):
+        words = " ".join(process.cmdline())
+        assert "resource_tracker" in words or "forkserver" in words, words
+        assert process.children() == []
+
+
+def test_processes_close_after_ctrl_c_amid_a_step(tmp_path: Path) -> None:
+    """Some replies were received, others not."""
+    registry = get_registry()
+    config = resolve_config(registry, registry.env("cartpole"), registry.agent("sb3-a2c"))
+    env = make_stack(registry.env("cartpole"), config, 3, 0, "subproc")
+    env.reset()
+    env.step_async(np.zeros(3, np.int64))
+    assert isinstance(env, ProcessVecEnv)
+    env.remotes[0].recv()
+    env.close()
+    assert [process.exitcode for process in env.processes] == [0, 0, 0]
+    env.close()  # twice does no harm
+    assert_no_environment_is_left()
+
+
+def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> gymnasium.Env[Any, Any]:
+        class Stays(CartPoleEnv):
+            def close(self) -> None:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                time.sleep(100)
+
+        return Stays()
+
+    monkeypatch.setattr(env_process, "CLOSE_LIMIT_S", 0.5)
+    monkeypatch.setattr(env_process, "TERMINATE_LIMIT_S", 0.1)
+    warm_up()
+    env = ProcessVecEnv([make, make], "forkserver")
+    env.reset()
+    env.close()
+    assert [process.exitcode for process in env.processes] == [-signal.SIGKILL, -signal.SIGKILL]
+
+
+def test_where_a_process_ends_as_it_makes_its_environment_the_cure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cannot_be_made.py").write_text(
+        "import os\n\nimport gymnasium\n\n\ndef make():\n    os._exit(3)\n\n\ngymnasium.register('No-v0', make)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = get_registry()
+    entry = registry.env("gym:cannot_be_made:No-v0")
+    config = resolve_config(registry, entry, registry.agent("sb3-a2c"))
+    with pytest.raises(PluginError, match="agent.vec_env=dummy steps it in this process"):
+        make_stack(entry, config, 3, 0, "subproc")
+    assert_no_environment_is_left()
 
 
 def test_processes_are_for_environments_of_its_own(tmp_path: Path) -> None:

@@ -183,6 +183,13 @@ def _unsendable(error: Exception) -> PluginError:
     return PluginError(f"a part of a plugin cannot be sent to a process: {error}. {CURE_UNSENDABLE}")
 
 
+@contextmanager
+def starting() -> Iterator[None]:
+    """While the body starts processes, they get what `start_process` gives; for libraries that start their own."""
+    with _start_lock, _start_environment(), _importable_main(), handlers_wait():
+        yield
+
+
 def start_process(process: BaseProcess) -> None:
     """Starts a process of a run, with one thread and the allocator settings of workers.
 
@@ -191,7 +198,7 @@ def start_process(process: BaseProcess) -> None:
     Raises:
         PluginError: its arguments cannot be pickled. ZooError: this process is a daemon.
     """
-    with _start_lock, _start_environment(), _importable_main(), handlers_wait():
+    with starting():
         try:
             process.start()
         except (AttributeError, TypeError, pickle.PicklingError) as error:
