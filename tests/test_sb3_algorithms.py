@@ -182,7 +182,7 @@ def test_measuring_changes_nothing(agent: str, env: str, monkeypatch: pytest.Mon
     random = torch.get_rng_state()
     assert isinstance(config.agent, SB3Config)
     with computing.torch_threads(2):
-        seconds = computing.seconds_of_a_rollout(model, config.agent, [1, 2], {"dummy": one, "subproc": other})
+        seconds = computing.seconds_of_a_rollout(model, config.agent, [1, 2], {"dummy": one, "subproc": other}, lambda: None)
         assert torch.get_num_threads() == 2
     assert seconds.keys() == {Computing(threads, name) for threads in (1, 2) for name in ("dummy", "subproc")}
     assert min(seconds.values()) > 0
@@ -203,7 +203,7 @@ def trained_events(
     """
     used = list[int]()
 
-    def seconds(model: Any, agent: Any, numbers: list[int], envs: dict[VecEnvName, Any]) -> dict[Computing, float]:
+    def seconds(model: Any, agent: Any, numbers: list[int], envs: dict[VecEnvName, Any], look: Any) -> Any:
         return {Computing(number, env): ways[f"{number} {env}"] for number in numbers for env in envs}
 
     monkeypatch.setattr(sb3_choice, "seconds_of_a_rollout", seconds)
@@ -230,6 +230,17 @@ def test_the_faster_number_of_threads_trains(tmp_path: Path, monkeypatch: pytest
     assert torch.get_num_threads() == 1
 
 
+def test_slow_work_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(computing.time, "perf_counter", lambda: now[0])
+
+    def slow() -> None:
+        now[0] += 0.75
+
+    assert computing._mean_s(slow) == 0.75
+    assert now == [0.75]
+
+
 # Vector environments
 
 
@@ -244,6 +255,7 @@ def test_cheap_environments_are_stepped_in_this_process(tmp_path: Path, monkeypa
     )
     assert (event["kind"], event["vec_env"], event["seconds"]) == ("vec_env", "dummy", {})
     assert (threads["kind"], run.vec_env) == ("torch_threads", "dummy")
+    assert run.vec_env_choice == "not tried"
 
 
 def test_the_faster_vector_environment_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,10 +272,23 @@ def test_the_faster_vector_environment_trains(tmp_path: Path, monkeypatch: pytes
         "0.12 s with SubprocVecEnv"
     )
     assert (event["vec_env"], used[-1], run.vec_env) == ("subproc", 1, "subproc")
+    assert run.vec_env_choice == "measured"
     write_timing(run.path, 0.25, 9.5, run.settings)
     record = read_run(run.path)
     assert record.timing is not None
     assert (record.timing.vec_env, record.host["vec_env of sb3-a2c"]) == ("subproc", "subproc")
+
+
+def test_a_resume_that_measures_nothing_says_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sb3_choice, "available_cores", lambda: 2)
+    monkeypatch.setattr(sb3_choice, "seconds_of_a_step", lambda env: 8 * 30e-6)
+    _, run, _ = trained_events(tmp_path, "moved", monkeypatch, ALL_WAYS | {"2 subproc": 0.125})
+    assert (run.vec_env, run.torch_threads) == ("subproc", 2)
+    monkeypatch.setattr(sb3_choice, "available_cores", lambda: 1)
+    with computing.torch_threads(1):
+        a3c_zoo.train(resume=run.path, steps=160)
+    moved = Run(run.path)
+    assert (moved.vec_env, moved.torch_threads, moved.vec_env_choice) == ("dummy", 1, "not tried")
 
 
 def test_where_processes_fail_the_environments_stay_in_this_one(
@@ -283,6 +308,7 @@ def test_where_processes_fail_the_environments_stay_in_this_one(
     assert (threads["kind"], event["vec_env"], run.vec_env) == ("torch_threads", "dummy", "dummy")
     assert "SubprocVecEnv does not work here: " in event["text"]
     assert "cannot be sent" in event["text"]
+    assert run.vec_env_choice == "failed"
     one_thread = {"agent.torch_threads": 1}
     (event,), run, used = trained_events(tmp_path, "one", monkeypatch, {}, overrides=one_thread)
     assert (event["vec_env"], run.vec_env, used[-1]) == ("dummy", "dummy", 1)
@@ -358,7 +384,7 @@ def test_one_failed_process_ends_the_run(fails: str, tmp_path: Path, monkeypatch
     module = f"fails_{len(fails)}"
     (tmp_path / f"{module}.py").write_text(FAILING.format(fails=fails))
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(PluginError, match="a process of environment .* has ended"):
+    with pytest.raises(PluginError, match=r"a process of environment .* has ended"):
         train(tmp_path / "runs", "sb3-a2c", 4000, env=f"gym:{module}:Fails-v0", seed=3,
               overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1, "env.num_envs": 3})  # fmt: skip
     assert_no_environment_is_left()
@@ -409,13 +435,15 @@ def test_where_a_process_ends_as_it_makes_its_environment_the_cure_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cannot_be_made.py").write_text(
-        "import os\n\nimport gymnasium\n\n\ndef make():\n    os._exit(3)\n\n\ngymnasium.register('No-v0', make)\n"
+        "import multiprocessing, os\n\nimport gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n\n\n"
+        "def make():\n    if multiprocessing.parent_process():\n        os._exit(3)\n    return CartPoleEnv()\n\n\n"
+        "gymnasium.register('No-v0', make)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     registry = get_registry()
     entry = registry.env("gym:cannot_be_made:No-v0")
     config = resolve_config(registry, entry, registry.agent("sb3-a2c"))
-    with pytest.raises(PluginError, match="agent.vec_env=dummy steps it in this process"):
+    with pytest.raises(PluginError, match=r"agent\.vec_env=dummy steps it in this process"):
         make_stack(entry, config, 3, 0, "subproc")
     assert_no_environment_is_left()
 
