@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -181,8 +182,9 @@ def test_measuring_changes_nothing(agent: str, env: str, monkeypatch: pytest.Mon
     before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
     random = torch.get_rng_state()
     assert isinstance(config.agent, SB3Config)
+    envs: dict[VecEnvName, Any] = {"dummy": one, "subproc": other}
     with computing.torch_threads(2):
-        seconds = computing.seconds_of_a_rollout(model, config.agent, [1, 2], {"dummy": one, "subproc": other}, lambda: None)
+        seconds = computing.seconds_of_a_rollout(model, config.agent, [1, 2], envs, lambda: None)
         assert torch.get_num_threads() == 2
     assert seconds.keys() == {Computing(threads, name) for threads in (1, 2) for name in ("dummy", "subproc")}
     assert min(seconds.values()) > 0
@@ -232,7 +234,7 @@ def test_the_faster_number_of_threads_trains(tmp_path: Path, monkeypatch: pytest
 
 def test_slow_work_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(computing.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
     def slow() -> None:
         now[0] += 0.75
@@ -446,6 +448,45 @@ def test_where_a_process_ends_as_it_makes_its_environment_the_cure_is_told(
     with pytest.raises(PluginError, match=r"agent\.vec_env=dummy steps it in this process"):
         make_stack(entry, config, 3, 0, "subproc")
     assert_no_environment_is_left()
+
+
+TRAINS = """
+import sys
+
+import a3c_zoo
+from a3c_zoo.baselines import sb3_choice
+
+sb3_choice.available_cores = lambda: 2
+sb3_choice.LEAST_STEP_S = 0.0
+a3c_zoo.train("cartpole", agent="sb3-a2c", steps=80, serial=True, runs_dir="runs", name="run",
+              overrides={"agent.vec_env": "VEC_ENV", "agent.torch_threads": 1, "env.num_envs": 3})
+"""
+
+
+def run_script(folder: Path, vec_env: str, from_input: bool) -> subprocess.CompletedProcess[str]:
+    source = TRAINS.replace("VEC_ENV", vec_env)
+    (folder / "prog.py").write_text(source)
+    command = [sys.executable, "-" if from_input else "prog.py"]
+    given = source if from_input else ""
+    return subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_a_script_without_a_guard_trains_where_it_may_choose(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "auto", from_input=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Run(tmp_path / "runs" / "run").vec_env == "dummy"
+
+
+def test_a_script_without_a_guard_is_told_once(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "subproc", from_input=False)
+    assert done.returncode == 2
+    assert done.stderr.count("this script trains as it is imported") == 1
+
+
+def test_a_program_from_standard_input_has_processes(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "subproc", from_input=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Run(tmp_path / "runs" / "run").vec_env == "subproc"
 
 
 def test_processes_are_for_environments_of_its_own(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from a3c_zoo.baselines.baseline_configs import SB3Config
 from a3c_zoo.baselines.computing import Computing, VecEnvName, seconds_of_a_rollout, seconds_of_a_step
 from a3c_zoo.baselines.sb3_model import build_model, make_stack, with_small_buffers
 from a3c_zoo.config import Config
-from a3c_zoo.errors import ConfigError, one_line
+from a3c_zoo.errors import ConfigError, MissingGuardError, one_line
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.entries import EnvEntry
+from a3c_zoo.processes.child import check_main
 from a3c_zoo.records import RunContext
 
 #: SubprocVecEnv is not tried for environments whose step takes less time, in seconds: to send an action and to
@@ -54,6 +55,7 @@ def decide(context: RunContext) -> Computing:
 
     Raises:
         ConfigError: `agent.vec_env` does not fit `env.stack`.
+        MissingGuardError: `agent.vec_env` is `subproc`, and processes cannot import the main module.
         PluginError, ZooError: see `make_stack`.
     """
     with context.uncounted():
@@ -117,6 +119,8 @@ def _names(context: RunContext, agent: SB3Config) -> list[VecEnvName]:
                 "agent.vec_env: subproc — SubprocVecEnv steps stable-baselines3's own environments: set env.stack=own"
             )
         return ["dummy"]
+    if agent.vec_env == "subproc":
+        check_main(config.run.start_method)  # else each of its processes would say that it cannot import it
     if agent.vec_env != "auto":
         return [agent.vec_env]
     num_envs = config.env.num_envs
@@ -130,6 +134,12 @@ def _names(context: RunContext, agent: SB3Config) -> list[VecEnvName]:
             _tell_vec_env(context, "dummy", "a step has failed")
         return ["dummy"]
     if step_s >= LEAST_STEP_S:
+        try:
+            check_main(config.run.start_method, is_quiet=True)
+        except MissingGuardError:
+            if context.checkpoint is not None:
+                _tell_vec_env(context, "dummy", "processes cannot import this script")
+            return ["dummy"]
         return ["dummy", "subproc"]
     least = f"{1e6 * LEAST_STEP_S:.0f} µs"
     _tell_vec_env(

@@ -56,6 +56,9 @@ LONGEST_START_S = 10.0
 
 CURE_UNSENDABLE = "Use functions and classes of modules, which can be pickled, and no lambda"
 
+#: The name of a process that only tries to import the main module, and doesn't say why it cannot.
+QUIET_CHECK = "a3c-zoo quiet check"
+
 #: The exit status of a process whose main module trains as it is imported; sysexits.h calls it EX_CONFIG.
 UNGUARDED_STATUS = 78
 
@@ -113,8 +116,10 @@ def without_collections(hides: bool) -> Iterator[None]:
 
 def refuse_unguarded() -> None:
     """Ends a child process that imports the program's main module, if that calls this: it would start children, too."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        os.write(2, f"Error: {MissingGuardError.LINE}\n".encode())
+    process = multiprocessing.current_process()
+    if getattr(process, "_inheriting", False):
+        if process.name != QUIET_CHECK:
+            os.write(2, f"Error: {MissingGuardError.LINE}\n".encode())
         os._exit(UNGUARDED_STATUS)
 
 
