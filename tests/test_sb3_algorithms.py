@@ -232,6 +232,24 @@ def test_the_faster_number_of_threads_trains(tmp_path: Path, monkeypatch: pytest
     assert torch.get_num_threads() == 1
 
 
+def test_no_round_begins_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(computing, "MEASURE_S", 0.0)
+    monkeypatch.setattr(computing, "CLEAR", 1e9)
+    registry = get_registry()
+    entry = registry.env("cartpole")
+    config = resolve_config(registry, entry, registry.agent("sb3-a2c"))
+    assert isinstance(config.agent, SB3Config)
+    env = make_stack(entry, config, 2, 0)
+    env.reset()
+    model = build_model(entry, config, env, 0)
+    looks = list[int]()
+    for limit_s, rounds in ((0.0, 1), (100.0, computing.ROUNDS)):
+        looks.clear()
+        monkeypatch.setattr(computing, "LIMIT_S", limit_s)
+        computing.seconds_of_a_rollout(model, config.agent, [1, 2], {"dummy": env}, lambda: looks.append(1))
+        assert len(looks) == 2 * rounds
+
+
 def test_slow_work_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
