@@ -6,6 +6,7 @@ They hold no tensors and know no processes, so every room, baseline and plugin c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
@@ -309,6 +310,9 @@ class RunContext(Protocol):
         Args:
             kind: words joined by `_`. text: one line for people. facts: for scripts, what JSON can hold.
         """
+
+    def uncounted(self) -> AbstractContextManager[None]:
+        """While the body runs, CPU seconds do not count as the run's: the agent measures how it computes fastest."""
 
     def rescue(self, snapshot: Snapshot, error: BaseException, reports: Sequence[Report] = ()) -> None:
         """Training has failed or was cut short: takes in the last reports, and saves a checkpoint of the agent."""

@@ -268,15 +268,24 @@ def test_a_report_says_in_which_vector_environment_a_library_trained() -> None:
     runs = []
     for seed, (wanted, taken) in enumerate((("auto", "dummy"), ("auto", "subproc"), ("auto", "dummy")), 1):
         made = record("tuned", seed, host={"cpu": "fast", "vec_env of sb3-a2c": taken})
-        runs.append(replace(made, settings={**made.settings, "agent.vec_env": wanted}))
+        settings = {**made.settings, "agent.vec_env": wanted}
+        runs.append(replace(made, settings=settings, vec_env_choice="measured"))
     given = record("given", 1, host={"cpu": "fast", "vec_env of sb3-a2c": "dummy"})
     runs.append(replace(given, settings={**given.settings, "agent.vec_env": "dummy"}))
     page = markdown(page_of(results_of([measure(each, str(each.path)) for each in runs], {}, Making())))
     assert (
-        "tuned: before training, each run chose DummyVecEnv (dummy) or SubprocVecEnv (subproc), whichever was faster "
-        "there: dummy in 2 runs and subproc in 1 run."
+        "tuned: each run timed DummyVecEnv (dummy) and SubprocVecEnv (subproc) before training, and took the one that "
+        "was faster there: dummy in 2 runs and subproc in 1 run."
     ) in page
-    assert page.count("each run chose DummyVecEnv") == 1
+    assert page.count("before training, and took") == 1
+    runs[0] = replace(runs[0], vec_env_choice="not tried")
+    runs[2] = replace(runs[2], vec_env_choice="failed")
+    page = markdown(page_of(results_of([measure(each, str(each.path)) for each in runs], {}, Making())))
+    assert (
+        "tuned: 1 run timed DummyVecEnv (dummy) and SubprocVecEnv (subproc) before training, and took the one that was "
+        "faster there: subproc in 1 run; 1 run took DummyVecEnv and did not try SubprocVecEnv; 1 run took DummyVecEnv, "
+        "as SubprocVecEnv did not work there."
+    ) in page
     assert r"| **vec\_env of sb3-a2c** | **dummy and subproc** |" in page
 
 

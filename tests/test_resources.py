@@ -158,6 +158,19 @@ def test_what_was_held_before_training_does_not_count(monkeypatch: pytest.Monkey
     assert resumed.peak_memory_mib == 350.0
 
 
+def test_what_a_measurement_computes_does_not_count() -> None:
+    """Its processes have ended, and what they computed counts in their parents."""
+    meter = Meter()
+    with meter.uncounted():
+        burning = program("import time; print('ready', flush=True)\nwhile time.process_time() < 0.6: pass")
+        burning.communicate()
+    assert meter.cpu_s is not None
+    assert meter.cpu_s < 0.3
+    burning = program("import time; print('ready', flush=True)\nwhile time.process_time() < 0.6: pass")
+    burning.communicate()
+    assert meter.cpu_s > 0.5
+
+
 def test_the_meter_watches_in_the_background() -> None:
     meter = Meter()
     with meter.watching():

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import psutil
 import pytest
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
 from sb3_contrib import RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -21,15 +26,17 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecNormalize
 
 import a3c_zoo
-from a3c_zoo.baselines import computing, sb3_choice, sb3_model
+from a3c_zoo.baselines import computing, env_process, sb3_choice, sb3_model
 from a3c_zoo.baselines.baseline_configs import RecurrentPPOConfig, SB3A2CConfig, SB3Config, SB3DQNConfig, SB3PPOConfig
 from a3c_zoo.baselines.computing import Computing, VecEnvName
+from a3c_zoo.baselines.env_process import ProcessVecEnv
 from a3c_zoo.baselines.sb3_model import build_model, make_stack
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, PluginError, RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import load_part
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.processes.start import warm_up
 from a3c_zoo.runs.api import evaluate
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_records import read_run
@@ -175,8 +182,9 @@ def test_measuring_changes_nothing(agent: str, env: str, monkeypatch: pytest.Mon
     before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
     random = torch.get_rng_state()
     assert isinstance(config.agent, SB3Config)
+    envs: dict[VecEnvName, Any] = {"dummy": one, "subproc": other}
     with computing.torch_threads(2):
-        seconds = computing.seconds_of_a_rollout(model, config.agent, [1, 2], {"dummy": one, "subproc": other})
+        seconds = computing.seconds_of_a_rollout(model, config.agent, [1, 2], envs, lambda: None)
         assert torch.get_num_threads() == 2
     assert seconds.keys() == {Computing(threads, name) for threads in (1, 2) for name in ("dummy", "subproc")}
     assert min(seconds.values()) > 0
@@ -197,7 +205,7 @@ def trained_events(
     """
     used = list[int]()
 
-    def seconds(model: Any, agent: Any, numbers: list[int], envs: dict[VecEnvName, Any]) -> dict[Computing, float]:
+    def seconds(model: Any, agent: Any, numbers: list[int], envs: dict[VecEnvName, Any], look: Any) -> Any:
         return {Computing(number, env): ways[f"{number} {env}"] for number in numbers for env in envs}
 
     monkeypatch.setattr(sb3_choice, "seconds_of_a_rollout", seconds)
@@ -224,6 +232,35 @@ def test_the_faster_number_of_threads_trains(tmp_path: Path, monkeypatch: pytest
     assert torch.get_num_threads() == 1
 
 
+def test_no_round_begins_after_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(computing, "MEASURE_S", 0.0)
+    monkeypatch.setattr(computing, "CLEAR", 1e9)
+    registry = get_registry()
+    entry = registry.env("cartpole")
+    config = resolve_config(registry, entry, registry.agent("sb3-a2c"))
+    assert isinstance(config.agent, SB3Config)
+    env = make_stack(entry, config, 2, 0)
+    env.reset()
+    model = build_model(entry, config, env, 0)
+    looks = list[int]()
+    for limit_s, rounds in ((0.0, 1), (100.0, computing.ROUNDS)):
+        looks.clear()
+        monkeypatch.setattr(computing, "LIMIT_S", limit_s)
+        computing.seconds_of_a_rollout(model, config.agent, [1, 2], {"dummy": env}, lambda: looks.append(1))
+        assert len(looks) == 2 * rounds
+
+
+def test_slow_work_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def slow() -> None:
+        now[0] += 0.75
+
+    assert computing._mean_s(slow) == 0.75
+    assert now == [0.75]
+
+
 # Vector environments
 
 
@@ -238,6 +275,7 @@ def test_cheap_environments_are_stepped_in_this_process(tmp_path: Path, monkeypa
     )
     assert (event["kind"], event["vec_env"], event["seconds"]) == ("vec_env", "dummy", {})
     assert (threads["kind"], run.vec_env) == ("torch_threads", "dummy")
+    assert run.vec_env_choice == "not tried"
 
 
 def test_the_faster_vector_environment_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,10 +292,23 @@ def test_the_faster_vector_environment_trains(tmp_path: Path, monkeypatch: pytes
         "0.12 s with SubprocVecEnv"
     )
     assert (event["vec_env"], used[-1], run.vec_env) == ("subproc", 1, "subproc")
+    assert run.vec_env_choice == "measured"
     write_timing(run.path, 0.25, 9.5, run.settings)
     record = read_run(run.path)
     assert record.timing is not None
     assert (record.timing.vec_env, record.host["vec_env of sb3-a2c"]) == ("subproc", "subproc")
+
+
+def test_a_resume_that_measures_nothing_says_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sb3_choice, "available_cores", lambda: 2)
+    monkeypatch.setattr(sb3_choice, "seconds_of_a_step", lambda env: 8 * 30e-6)
+    _, run, _ = trained_events(tmp_path, "moved", monkeypatch, ALL_WAYS | {"2 subproc": 0.125})
+    assert (run.vec_env, run.torch_threads) == ("subproc", 2)
+    monkeypatch.setattr(sb3_choice, "available_cores", lambda: 1)
+    with computing.torch_threads(1):
+        a3c_zoo.train(resume=run.path, steps=160)
+    moved = Run(run.path)
+    assert (moved.vec_env, moved.torch_threads, moved.vec_env_choice) == ("dummy", 1, "not tried")
 
 
 def test_where_processes_fail_the_environments_stay_in_this_one(
@@ -277,6 +328,7 @@ def test_where_processes_fail_the_environments_stay_in_this_one(
     assert (threads["kind"], event["vec_env"], run.vec_env) == ("torch_threads", "dummy", "dummy")
     assert "SubprocVecEnv does not work here: " in event["text"]
     assert "cannot be sent" in event["text"]
+    assert run.vec_env_choice == "failed"
     one_thread = {"agent.torch_threads": 1}
     (event,), run, used = trained_events(tmp_path, "one", monkeypatch, {}, overrides=one_thread)
     assert (event["vec_env"], run.vec_env, used[-1]) == ("dummy", "dummy", 1)
@@ -298,12 +350,10 @@ def test_processes_and_threads_change_no_bit(threads: int, tmp_path: Path) -> No
 
 
 def test_no_process_stays_behind(tmp_path: Path) -> None:
+    warm_up()  # its fork server stays, and the processes from it look like it
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     train(tmp_path, "sb3-a2c", 80, overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1})
-    left = {process.pid: process.cmdline() for process in psutil.Process().children(recursive=True)}
-    started = [words for pid, words in left.items() if pid not in before]
-    assert all("forkserver" in " ".join(words) or "resource_tracker" in " ".join(words) for words in started)
-    assert sum("forkserver" in " ".join(words) for words in started) <= 1
+    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
 
 
 def test_an_environment_whose_process_ends_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,6 +372,139 @@ def test_an_environment_whose_process_ends_is_one_line(tmp_path: Path, monkeypat
             env="gym:ends_at_once:Ends-v0",
             overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1},
         )
+
+
+FAILING = """
+import os
+
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Fails(CartPoleEnv):
+    steps = 0
+    is_last = False
+
+    def reset(self, *, seed=None, options=None):
+        self.is_last = self.is_last or seed == 3 + 2  # seeds are those of the run and the environment's number
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.steps += 1
+        if self.is_last and self.steps == 30:
+            {fails}
+        return super().step(action)
+
+gymnasium.register('Fails-v0', Fails)
+"""
+
+
+@pytest.mark.parametrize("fails", ["raise ValueError('broken')", "os._exit(3)"])
+def test_one_failed_process_ends_the_run(fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SB3's `close` would wait for ever for the first environment, whose step was received."""
+    module = f"fails_{len(fails)}"
+    (tmp_path / f"{module}.py").write_text(FAILING.format(fails=fails))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError, match=r"a process of environment .* has ended"):
+        train(tmp_path / "runs", "sb3-a2c", 4000, env=f"gym:{module}:Fails-v0", seed=3,
+              overrides={"agent.vec_env": "subproc", "agent.torch_threads": 1, "env.num_envs": 3})  # fmt: skip
+    assert_no_environment_is_left()
+
+
+def assert_no_environment_is_left() -> None:
+    """The fork server and the resource tracker stay for the next run; they have no children."""
+    for process in psutil.Process().children(recursive=True):
+        words = " ".join(process.cmdline())
+        assert "resource_tracker" in words or "forkserver" in words, words
+        assert process.children() == []
+
+
+def test_processes_close_after_ctrl_c_amid_a_step(tmp_path: Path) -> None:
+    """Some replies were received, others not."""
+    registry = get_registry()
+    config = resolve_config(registry, registry.env("cartpole"), registry.agent("sb3-a2c"))
+    env = make_stack(registry.env("cartpole"), config, 3, 0, "subproc")
+    env.reset()
+    env.step_async(np.zeros(3, np.int64))
+    assert isinstance(env, ProcessVecEnv)
+    env.remotes[0].recv()
+    env.close()
+    assert [process.exitcode for process in env.processes] == [0, 0, 0]
+    env.close()  # twice does no harm
+    assert_no_environment_is_left()
+
+
+def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> gymnasium.Env[Any, Any]:
+        class Stays(CartPoleEnv):
+            def close(self) -> None:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                time.sleep(100)
+
+        return Stays()
+
+    monkeypatch.setattr(env_process, "CLOSE_LIMIT_S", 0.5)
+    monkeypatch.setattr(env_process, "TERMINATE_LIMIT_S", 0.1)
+    warm_up()
+    env = ProcessVecEnv([make, make], "forkserver")
+    env.reset()
+    env.close()
+    assert [process.exitcode for process in env.processes] == [-signal.SIGKILL, -signal.SIGKILL]
+
+
+def test_where_a_process_ends_as_it_makes_its_environment_the_cure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cannot_be_made.py").write_text(
+        "import multiprocessing, os\n\nimport gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n\n\n"
+        "def make():\n    if multiprocessing.parent_process():\n        os._exit(3)\n    return CartPoleEnv()\n\n\n"
+        "gymnasium.register('No-v0', make)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = get_registry()
+    entry = registry.env("gym:cannot_be_made:No-v0")
+    config = resolve_config(registry, entry, registry.agent("sb3-a2c"))
+    with pytest.raises(PluginError, match=r"agent\.vec_env=dummy steps it in this process"):
+        make_stack(entry, config, 3, 0, "subproc")
+    assert_no_environment_is_left()
+
+
+TRAINS = """
+import sys
+
+import a3c_zoo
+from a3c_zoo.baselines import sb3_choice
+
+sb3_choice.available_cores = lambda: 2
+sb3_choice.LEAST_STEP_S = 0.0
+a3c_zoo.train("cartpole", agent="sb3-a2c", steps=80, serial=True, runs_dir="runs", name="run",
+              overrides={"agent.vec_env": "VEC_ENV", "agent.torch_threads": 1, "env.num_envs": 3})
+"""
+
+
+def run_script(folder: Path, vec_env: str, from_input: bool) -> subprocess.CompletedProcess[str]:
+    source = TRAINS.replace("VEC_ENV", vec_env)
+    (folder / "prog.py").write_text(source)
+    command = [sys.executable, "-" if from_input else "prog.py"]
+    given = source if from_input else ""
+    return subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_a_script_without_a_guard_trains_where_it_may_choose(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "auto", from_input=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Run(tmp_path / "runs" / "run").vec_env == "dummy"
+
+
+def test_a_script_without_a_guard_is_told_once(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "subproc", from_input=False)
+    assert done.returncode == 2
+    assert done.stderr.count("this script trains as it is imported") == 1
+
+
+def test_a_program_from_standard_input_has_processes(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "subproc", from_input=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Run(tmp_path / "runs" / "run").vec_env == "subproc"
 
 
 def test_processes_are_for_environments_of_its_own(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ from a3c_zoo.learning.generators import lent_generator
 #: at most.
 MEASURE_S: Final = 0.05
 ROUNDS: Final = 3
-#: After a turn in which one number was so many times as fast as the other, nothing more is measured.
+#: No round begins after so many seconds: a step of slow environments alone can take one.
+LIMIT_S: Final = 5.0
+#: After a round in which one way was so many times as fast as any other, nothing more is measured.
 CLEAR: Final = 3.0
 #: How many batches of random actions take turns.
 BATCHES: Final = 32
@@ -59,16 +61,21 @@ def torch_threads(number: int) -> Iterator[None]:
 
 
 def seconds_of_a_rollout(
-    model: BaseAlgorithm, agent: SB3Config, numbers: Sequence[int], envs: Mapping[VecEnvName, VecEnv]
+    model: BaseAlgorithm,
+    agent: SB3Config,
+    numbers: Sequence[int],
+    envs: Mapping[VecEnvName, VecEnv],
+    look: Callable[[], object],
 ) -> dict[Computing, float]:
     """Times the work of one rollout and its updates in each way to compute.
 
-    Parameters and random numbers stay as they are; the environments are stepped. It takes 0.2 to 2 s, and more with
-    large networks.
+    Parameters and random numbers stay as they are; the environments are stepped. It takes 0.2 to 2 s, and
+    more with large networks and slow environments: a round that has begun within `LIMIT_S` is finished.
 
     Args:
         numbers: of torch's threads.
         envs: environments that have been reset. A single one is not stepped, as it makes no difference.
+        look: called between measurements, to show that it goes on.
 
     Returns:
         The seconds of each way, the mean of what was measured.
@@ -82,14 +89,16 @@ def seconds_of_a_rollout(
     def learn() -> None:
         learning().backward()  # type: ignore[no-untyped-call]
 
+    end_s = time.perf_counter() + LIMIT_S
     with lent_generator():  # acting samples actions
-        while len(turns) < ROUNDS and not (turns and _is_clear(turns[-1])):
+        while not turns or (len(turns) < ROUNDS and time.perf_counter() < end_s and not _is_clear(turns[-1])):
             turns.append({})
             for threads in numbers:
                 with torch_threads(threads):
                     learn_s = updates * _mean_s(learn)
                     for name, step in stepping.items():
                         act_s = agent.rollout_steps * _mean_s(_acts(acting, step))
+                        look()
                         turns[-1][Computing(threads, name)] = act_s + learn_s
     model.policy.optimizer.zero_grad()
     return {each: fmean(turn[each] for turn in turns) for each in turns[0]}
@@ -127,8 +136,15 @@ def _nothing() -> None:
 
 
 def _mean_s(work: Callable[[], object]) -> float:
-    """Repeats work for `MEASURE_S`. The mean counts the times in which threads waited for a busy core."""
-    work()  # the first time makes buffers and threads
+    """Repeats work for `MEASURE_S`. The mean counts the times in which threads waited for a busy core.
+
+    The first time makes buffers and threads. It counts only if it alone took longer than `MEASURE_S`.
+    """
+    start_s = time.perf_counter()
+    work()
+    first_s = time.perf_counter() - start_s
+    if first_s > MEASURE_S > 0:
+        return first_s
     count = 0
     start_s = time.perf_counter()
     while (now_s := time.perf_counter()) < start_s + MEASURE_S or not count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -21,7 +22,6 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.vec_env import (
-    SubprocVecEnv,
     VecEnv,
     VecFrameStack,
     VecNormalize,
@@ -30,7 +30,7 @@ from stable_baselines3.common.vec_env import (
 
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNConfig
 from a3c_zoo.baselines.computing import VecEnvName
-from a3c_zoo.baselines.env_process import MadeInProcess, starting_processes
+from a3c_zoo.baselines.env_process import MadeInProcess, in_processes
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.cures import install_needed
@@ -97,11 +97,7 @@ def make_stack(
     """
     assert isinstance(config.agent, SB3Config)
     with kept_settings():
-        if vec_env == "subproc":
-            with starting_processes(entry, config.run.start_method) as arguments:
-                env = _make_envs(entry, config, num_envs, seed, arguments)
-        else:
-            env = _make_envs(entry, config, num_envs, seed)
+        env = _make_envs(entry, config, num_envs, seed, vec_env)
     chosen = config.agent.normalize
     if not chosen:
         return env
@@ -119,10 +115,8 @@ def make_stack(
         ) from error
 
 
-def _make_envs(
-    entry: EnvEntry, config: Config, num_envs: int, seed: int, in_processes: Mapping[str, str] | None = None
-) -> VecEnv:
-    """See `make_stack`. in_processes: the arguments of SubprocVecEnv; None for environments in this process."""
+def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_env: VecEnvName) -> VecEnv:
+    """See `make_stack`."""
     assert isinstance(config.agent, SB3Config)
     clip = config.agent.clip_rewards
     given = config.env.factory_kwargs()
@@ -136,7 +130,7 @@ def _make_envs(
     if "NoFrameskip-v" in (
         entry.gym_id or ""
     ):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
-        return _make_atari_stack(entry, config.env, num_envs, seed, clip, in_processes)
+        return _make_atari_stack(entry, config, num_envs, seed, vec_env)
     if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
         _refuse_changed(entry, config.env, given)
     if entry.factory is None:
@@ -151,13 +145,11 @@ def _make_envs(
         return wrapped
 
     made: Any = make
-    vec_env: dict[str, Any] = {}
-    if in_processes is not None:
+    if vec_env == "subproc":
         made = MadeInProcess(MODULE_FILES, env_id, tuple(wrappers))
-        vec_env = {"vec_env_cls": SubprocVecEnv, "vec_env_kwargs": in_processes}
     wrapper_class = ClipRewardEnv if clip else None
-    with faults_of(entry):
-        env = make_vec_env(made, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class, **vec_env)
+    with faults_of(entry), _stepping(entry, config, vec_env) as arguments:
+        env = make_vec_env(made, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class, **arguments)
     if np.any(start := getattr(env.action_space, "start", 0)):
         env.close()
         raise ConfigError(
@@ -167,13 +159,15 @@ def _make_envs(
     return env
 
 
+def _stepping(entry: EnvEntry, config: Config, vec_env: VecEnvName) -> AbstractContextManager[dict[str, Any]]:
+    """While environments are made: gives the arguments of `make_vec_env` that choose what steps them."""
+    if vec_env == "subproc":
+        return in_processes(entry, config.run.start_method)
+    return nullcontext({})
+
+
 def _make_atari_stack(
-    entry: EnvEntry,
-    config: EnvConfig,
-    num_envs: int,
-    seed: int,
-    clip_rewards: bool,
-    in_processes: Mapping[str, str] | None,
+    entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_env: VecEnvName
 ) -> VecEnv:
     """Makes `make_atari_env`, `VecFrameStack` and `VecTransposeImage`, combined as in RL Zoo.
 
@@ -188,19 +182,18 @@ def _make_atari_stack(
             f"Without it: env.stack=zoo"
         ) from error
     assert entry.own_id is not None
-    given = config.factory_kwargs()
+    assert isinstance(config.agent, SB3Config)
+    given = config.env.factory_kwargs()
     # SB3's wrapper always fires; the key is for evaluations on the zoo's games
     given.pop("fire_after_life_loss", None)
-    _refuse_changed(entry, config, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
+    _refuse_changed(entry, config.env, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
     made: Any = entry.own_id
-    vec_env: dict[str, Any] = {}
-    if in_processes is not None:
+    if vec_env == "subproc":
         made = MadeInProcess(MODULE_FILES, entry.own_id)
-        vec_env = {"vec_env_cls": SubprocVecEnv, "vec_env_kwargs": in_processes}
-    with faults_of(entry):
-        wrapper_kwargs = {**wrapper, "clip_reward": clip_rewards}
-        env = make_atari_env(made, num_envs, seed, wrapper_kwargs=wrapper_kwargs, **vec_env)
+    wrapper_kwargs = {**wrapper, "clip_reward": config.agent.clip_rewards}
+    with faults_of(entry), _stepping(entry, config, vec_env) as arguments:
+        env = make_atari_env(made, num_envs, seed, wrapper_kwargs=wrapper_kwargs, **arguments)
     return VecTransposeImage(VecFrameStack(env, given.get("frame_stack", 4)))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from a3c_zoo.errors import MissingGuardError
 from a3c_zoo.plugins.module_files import MODULE_FILES, ModuleFiles
 from a3c_zoo.processes.start import (
+    QUIET_CHECK,
     UNGUARDED_STATUS,
     forget_safe_path,
     process_context,
@@ -143,9 +144,14 @@ def ending(status: int | None) -> str:
     return f"was ended by signal {name}{hint}"
 
 
-def check_main() -> None:
-    """Raises MissingGuardError if child processes cannot import the program's main module."""
-    child = ChildProcess("auto", "a3c-zoo check", Connection.close)
+def check_main(start_method: str = "auto", is_quiet: bool = False) -> None:
+    """Raises MissingGuardError if child processes cannot import the program's main module.
+
+    Args:
+        is_quiet: whether the child that tries it says nothing.
+    """
+    name = QUIET_CHECK if is_quiet else "a3c-zoo check"
+    child = ChildProcess(start_method, name, Connection.close)
     try:
         child.pipe.poll(MAIN_LIMIT_S)  # until the child closes its end
         child.how_it_ended()

@@ -22,6 +22,9 @@ MODULES = (
     "a3c_zoo.agents.a3c_data",
     "a3c_zoo.agents.a3c_grad",
 )
+#: The module of the processes of SB3's SubprocVecEnv. They end with their program, and not by Ctrl-C: one that
+#: still imports would show a traceback.
+SB3_PROCESSES = "stable_baselines3.common.vec_env.subproc_vec_env"
 #: The fork server ignores Ctrl-C itself; these would end it.
 GROUP_SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 
@@ -54,7 +57,8 @@ class Program:
         target = getattr(multiprocessing.current_process(), "_target", None)
         if variables is None or getattr(target, "__module__", "") == "a3c_zoo.processes.child":
             return
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        if getattr(target, "__module__", "") != SB3_PROCESSES:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         for name, value in variables.items():
             if name != SAFE_PATH and os.environ.get(name) != WORKER_ENVIRONMENT[name]:
                 continue  # its main module has set it

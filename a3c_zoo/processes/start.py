@@ -56,6 +56,9 @@ LONGEST_START_S = 10.0
 
 CURE_UNSENDABLE = "Use functions and classes of modules, which can be pickled, and no lambda"
 
+#: The name of a process that only tries to import the main module, and doesn't say why it cannot.
+QUIET_CHECK = "a3c-zoo quiet check"
+
 #: The exit status of a process whose main module trains as it is imported; sysexits.h calls it EX_CONFIG.
 UNGUARDED_STATUS = 78
 
@@ -113,8 +116,10 @@ def without_collections(hides: bool) -> Iterator[None]:
 
 def refuse_unguarded() -> None:
     """Ends a child process that imports the program's main module, if that calls this: it would start children, too."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        os.write(2, f"Error: {MissingGuardError.LINE}\n".encode())
+    process = multiprocessing.current_process()
+    if getattr(process, "_inheriting", False):
+        if process.name != QUIET_CHECK:
+            os.write(2, f"Error: {MissingGuardError.LINE}\n".encode())
         os._exit(UNGUARDED_STATUS)
 
 
@@ -183,6 +188,13 @@ def _unsendable(error: Exception) -> PluginError:
     return PluginError(f"a part of a plugin cannot be sent to a process: {error}. {CURE_UNSENDABLE}")
 
 
+@contextmanager
+def starting() -> Iterator[None]:
+    """While the body starts processes, they get what `start_process` gives; for libraries that start their own."""
+    with _start_lock, _start_environment(), _importable_main(), handlers_wait():
+        yield
+
+
 def start_process(process: BaseProcess) -> None:
     """Starts a process of a run, with one thread and the allocator settings of workers.
 
@@ -191,7 +203,7 @@ def start_process(process: BaseProcess) -> None:
     Raises:
         PluginError: its arguments cannot be pickled. ZooError: this process is a daemon.
     """
-    with _start_lock, _start_environment(), _importable_main(), handlers_wait():
+    with starting():
         try:
             process.start()
         except (AttributeError, TypeError, pickle.PicklingError) as error:

@@ -393,21 +393,39 @@ def _evaluation(results: Results) -> list[str]:
 
 
 def _measured_first(results: Results) -> list[str]:
-    """What runs of a library's algorithm timed before they trained, and what they took; none without such runs."""
+    """How runs of a library's algorithm chose their vector environment, and which one; none without such runs."""
     taken: dict[str, Counter[str]] = {}
+    choices: dict[str, Counter[str]] = {}
     for run in results.runs:
         record = run.record
         name = next((value for key, value in record.host.items() if key.startswith(VEC_ENV_OF)), None)
-        if name is not None and record.settings.get("agent.vec_env") == "auto":
-            taken.setdefault(run.measures.method, Counter())[name] += 1
-    texts = []
-    for method, names in taken.items():
-        each = [f"{name} in {counted(number, 'runs')}" for name, number in names.items()]
-        texts.append(
-            f"{method}: before training, each run chose DummyVecEnv (dummy) or SubprocVecEnv (subproc), whichever was "
-            f"faster there: {listed(each)}."
+        if name is None or not record.vec_env_choice:
+            continue
+        method = run.measures.method
+        choices.setdefault(method, Counter())[record.vec_env_choice] += 1
+        if record.vec_env_choice == "measured":
+            taken.setdefault(method, Counter())[name] += 1
+    return [_choice(method, taken.get(method, {}), number) for method, number in choices.items()]
+
+
+def _choice(method: str, taken: Mapping[str, int], choices: Mapping[str, int]) -> str:
+    """Says how the runs of a method chose. taken: name → the runs that took it after a measurement."""
+    parts = []
+    if taken:
+        each = [f"{name} in {counted(number, 'runs')}" for name, number in taken.items()]
+        if len(choices) > 1:
+            who = counted(choices["measured"], "runs")
+        else:
+            who = "each run"
+        parts.append(
+            f"{who} timed DummyVecEnv (dummy) and SubprocVecEnv (subproc) before training, and took the one that "
+            f"was faster there: {listed(each)}"
         )
-    return texts
+    if number := choices.get("not tried"):
+        parts.append(f"{counted(number, 'runs')} took DummyVecEnv and did not try SubprocVecEnv")
+    if number := choices.get("failed"):
+        parts.append(f"{counted(number, 'runs')} took DummyVecEnv, as SubprocVecEnv did not work there")
+    return f"{method}: {'; '.join(parts)}."
 
 
 def _how_it_was_measured(results: Results) -> ReportSection:

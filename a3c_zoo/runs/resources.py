@@ -170,6 +170,17 @@ class Meter:
         with self._lock:
             self.peak_memory_mib = self._earlier_peak_mib
 
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """The CPU seconds of the body do not count, those of processes that have started and ended in it included."""
+        before_s = self.cpu_s
+        try:
+            yield
+        finally:
+            after_s = self.cpu_s
+            if before_s is not None and after_s is not None:
+                self._before_s -= after_s - before_s
+
     def state(self) -> ResourceState:
         """For a checkpoint."""
         return ResourceState(self.cpu_s, self.peak_memory_mib)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -187,6 +187,10 @@ class Session:
     def event(self, kind: str, text: str, **facts: object) -> None:
         """Something of note has happened: a line on screen and in events.jsonl, a count in TensorBoard."""
         self._publisher.event(self._progress.steps, kind, text, facts)
+
+    def uncounted(self) -> AbstractContextManager[None]:
+        """While an agent measures how it computes fastest: the CPU seconds do not count."""
+        return self._watch.meter.uncounted()
 
     def rescue(self, snapshot: Snapshot, error: BaseException, reports: Sequence[Report] = ()) -> None:
         """After a failure: a checkpoint, so that hours of training survive one bad step of an environment.

@@ -19,7 +19,7 @@ from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluatio
 from a3c_zoo.store.command_lines import command_of
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, PULLED, RUN_FORMAT, RunDirectory, run_paths, why_not_own
 from a3c_zoo.store.needed_plugins import what_is_missing
-from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of, vec_env_of
+from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of, vec_env_choice_of, vec_env_of
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
@@ -196,6 +196,11 @@ class Run(RunDirectory):
         if self.timing and self.timing.vec_env:
             return self.timing.vec_env
         return vec_env_of(self.path, self.settings)
+
+    @property
+    def vec_env_choice(self) -> str:
+        """See `vec_env_choice_of`."""
+        return vec_env_choice_of(self.path, self.settings)
 
     @property
     def seed(self) -> int:

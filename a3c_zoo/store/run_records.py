@@ -49,6 +49,7 @@ class RunRecord:
         outcome: None for a run that has not ended.
         evaluations: of its checkpoints, rising in steps; those beside training in a run of another program.
         timing: None for a run that no comparison trained to its end.
+        vec_env_choice: see `vec_env_choice_of`.
         is_smoothed: each point of the curve is a mean of up to 100 episodes.
         is_trusted: whether `env` may name a module to import.
         their_settings: name → value as text, of another program that tells them.
@@ -66,6 +67,7 @@ class RunRecord:
     outcome: Outcome | None = None
     evaluations: tuple[CheckpointEvaluation, ...] = ()
     timing: Timing | None = None
+    vec_env_choice: str = ""
     is_smoothed: bool = False
     is_trusted: bool = False
     their_settings: Mapping[str, str] = field(default_factory=dict)
@@ -276,6 +278,7 @@ def _ours(run: Run, strict: bool) -> RunRecord:
         outcome=outcome,
         evaluations=run.evaluations,
         timing=run.timing,
+        vec_env_choice=run.vec_env_choice,
     )
 
 

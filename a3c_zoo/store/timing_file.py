@@ -109,20 +109,54 @@ def vec_env_of(run: Path, settings: Mapping[str, Any]) -> str | None:
     return None
 
 
+def vec_env_choice_of(run: Path, settings: Mapping[str, Any]) -> str:
+    """How the last session of a run with `agent.vec_env: auto` came to its vector environment.
+
+    Returns:
+        "measured"; "not tried": SubprocVecEnv was not; "failed": it doesn't work there. "" for other runs, and if
+        the file is damaged.
+    """
+    if settings.get("agent.vec_env") != "auto" or settings.get("env.stack") != "own":
+        return ""
+    try:
+        event = _last_event(run, "vec_env")
+    except ValueError:
+        return ""
+    if event.get("seconds"):
+        return "measured"
+    if "fault" in event or "does not work" in str(event.get("text")):
+        return "failed"
+    return "not tried"
+
+
 def _measured(run: Path, kind: str, key: str, default: Any) -> Any:
     """What the last session measured, by the event of this kind; the default if there is none.
 
     Raises:
         ValueError: events.jsonl is damaged.
     """
+    event = _last_event(run, kind)
+    if not event:
+        return default
+    if key not in event:
+        raise ValueError("events.jsonl is damaged")
+    return event[key]
+
+
+def _last_event(run: Path, kind: str) -> dict[str, Any]:
+    """The last event of this kind; empty if there is none.
+
+    Raises:
+        ValueError: events.jsonl is damaged.
+    """
     file = run / "events.jsonl"
-    found = default
+    found: dict[str, Any] = {}
     if os.path.lexists(file):
         try:
             for line in read_bytes(file, MAX_TEXT).splitlines():
                 event = json.loads(line)
                 if event["kind"] == kind:
-                    found = event[key]
+                    found = event
         except (OSError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{file.name} is damaged") from error
     return found

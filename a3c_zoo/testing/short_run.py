@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from a3c_zoo.errors import one_line
@@ -15,7 +16,7 @@ from a3c_zoo.testing.conformance import through_a_file
 from a3c_zoo.testing.findings import Findings
 
 #: Kinds of events that tell what a baseline has measured.
-MEASUREMENTS = ("torch_threads", "vec_env")
+MEASUREMENTS = ("measuring", "torch_threads", "vec_env")
 #: An agent may call its run so often after the run has ended.
 MOST_CALLS_AFTER_THE_END = 100
 #: An agent that asks `due` less often than this cannot be stopped in time, in seconds.
@@ -145,6 +146,10 @@ class ShortRun:
         self._findings.problem(
             "workers", f"{kind}: {text}", "correct what the worker raises, or what ends it"
         )
+
+    def uncounted(self) -> AbstractContextManager[None]:
+        """CPU seconds are not counted here."""
+        return nullcontext()
 
     def rescue(self, snapshot: Snapshot, error: BaseException, reports: Sequence[Report] = ()) -> None:
         """The agent has failed; its error tells why."""
