@@ -84,7 +84,8 @@ def test_cartpole_is_solved(tmp_path: Path) -> None:
     assert not outcome["evaluation"]["deterministic"]
     parts = [outcome[f"{part}_s"] for part in ("training", "evaluation", "checkpoint", "startup")]
     assert all(seconds > 0 for seconds in parts)
-    assert sum(parts) == pytest.approx(outcome["total_s"], abs=0.1)
+    # Closing the processes is none of these parts, and takes longer on a busy machine.
+    assert sum(parts) == pytest.approx(outcome["total_s"], abs=0.1, rel=0.05)
     assert outcome["steps_per_s"] == pytest.approx(outcome["steps"] / outcome["training_s"])
 
     frame = load_results(str(run))

@@ -500,6 +500,10 @@ def test_the_usual_number_of_final_seeds_can_show_something_among_three_methods(
 # With trainings
 
 
+#: What the engine `inline` has trained; and what it had when the study of the fixture had ended.
+TRAINED, OF_THE_STUDY = "trained.txt", "trained-of-the-study.txt"
+
+
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a study that has ended, and the engine `inline`. Its report has no films (`test_report_films`)."""
@@ -517,6 +521,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             for name in ("ALL_S", "LEAST_S", "MOST_S"):
                 told.setattr(rehearsals, name, 0.0)  # the rehearsal trains one rollout of each set
             assert command_line(*COMMAND, "--trials", 3, "--out", "best.yml") == 0
+        (folder / OF_THE_STUDY).write_bytes((folder / TRAINED).read_bytes())  # other tests train here, too
         yield folder
 
 
@@ -554,8 +559,8 @@ def test_a_program_searches_round_a_method(tuned: Path, monkeypatch: pytest.Monk
             a3c_zoo.tune("cartpole", **{**options, **bad})
 
 
-def trained() -> Counter[str]:
-    return Counter(Path("trained.txt").read_text().splitlines())
+def trained(file: str = TRAINED) -> Counter[str]:
+    return Counter(Path(file).read_text().splitlines())
 
 
 def complete() -> list[Contender]:
@@ -574,11 +579,11 @@ def test_trials_race_and_nothing_is_trained_twice(tuned: Path) -> None:
         before = max(earlier.scores[160] for earlier in found[: each.number])
         if each.scores[160] != before:  # the numbers of equal ones decide
             assert (each.state == "COMPLETE") == (each.scores[160] > before)
-    lines = [line for line in trained() if "-t0" in line]
+    lines = [line for line in trained(OF_THE_STUDY) if "-t0" in line]
     begun = [f"cartpole-a3c-t00{number}-s1000001 160 begins" for number in range(3)]
     resumed = [f"cartpole-a3c-t00{each.number}-s1000001 {STEPS} resumes" for each in complete()]
     assert sorted(lines) == sorted([*begun, *resumed])
-    assert set(trained().values()) == {1}
+    assert set(trained(OF_THE_STUDY).values()) == {1}
     for each in complete():
         run = Path(f"runs/cartpole-a3c-t00{each.number}-s1000001")
         begin, first, last = checkpoint_steps(RunDirectory(run))
@@ -590,7 +595,8 @@ def test_trials_race_and_nothing_is_trained_twice(tuned: Path) -> None:
 
 def test_finalists_and_the_comparison_have_seeds_of_their_own(tuned: Path) -> None:
     """The second training of a trial is on the next rung, in the same run."""
-    seeds = Counter(re.search(r"-(t\d+|trial|tuned|start).*-s(\d+)", line)[2] for line in trained())  # type: ignore[index]
+    lines = trained(OF_THE_STUDY)
+    seeds = Counter(re.search(r"-(t\d+|trial|tuned|start).*-s(\d+)", line)[2] for line in lines)  # type: ignore[index]
     first = TuningStudy("cartpole-a3c", None, Path("runs")).attribute(RESULT)["first_seed"]
     mine = FinaleSeeds.of(first, 1)
     expected = dict.fromkeys(map(str, mine.choice), 3) | {str(mine.report[0]): 2}
