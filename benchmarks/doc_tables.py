@@ -171,7 +171,8 @@ def chances_of_cartpole() -> Lines:
 
 
 def _interval(figure: Mapping[str, float | None], name: str, show: Callable[[float], str]) -> str:
-    value, low, high = figure[name], figure["low"], figure["high"]
+    value = figure[name]
+    low, high = figure["low"], figure["high"]
     if value is None:
         return "–"
     if low is None or high is None:

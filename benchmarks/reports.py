@@ -28,6 +28,7 @@ import csv
 import gzip
 import io
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -267,9 +268,11 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.command == "keep":
         raw = REPORTS / arguments.name / RAW
-        for old in raw.glob("*"):
-            old.unlink()
-        keep(arguments.comparison, arguments.runs_dir, raw, date.today())
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / RAW
+            keep(arguments.comparison, arguments.runs_dir, made, date.today())
+            shutil.rmtree(raw, ignore_errors=True)  # only now: all figures have been read
+            shutil.copytree(made, raw)
         write(arguments.name, REPORTS / arguments.name)
     else:
         for name in arguments.names or names():

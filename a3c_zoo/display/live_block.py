@@ -38,7 +38,7 @@ class LiveBlock(RenderHook):
     def __init__(self, to_stderr: bool) -> None:
         self.console = Console(stderr=to_stderr)
         self._block: ConsoleRenderable = Text()
-        # Of the lines on the screen, in characters; none if there is nothing to replace.
+        # The widths of the lines on the screen, in characters. It is empty if there is nothing to replace.
         self._widths: list[int] = []
         self._is_writing = self._is_stop_due = self._is_last = False
         self._has_cursor_hidden = False

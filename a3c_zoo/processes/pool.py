@@ -77,8 +77,8 @@ class WorkerPool:
         max_episodes: no worker begins a rollout once the run has so many.
         judge: gets the fault of a worker; returns if a new worker takes its place, else raises.
         on_ready: is told several times a second, until all workers are ready, how many of how many are.
-        num_followers: so many of the workers, the last of those that collect, begin a rollout only together with one
-            of the others, and come to a standstill after these.
+        num_followers: the number of followers, which are the last of the workers that collect. A follower begins a
+            rollout only with its leader, and stands still after all leaders.
     """
 
     def __init__(

@@ -14,8 +14,11 @@ from benchmarks.chaos.environment import RESUMED_FROM, RESUMED_WITH, digests
 from benchmarks.chaos.trial import DamageError, Trial
 
 STEPS, EPISODES = 0, 3  # columns of the counters
-#: Lines of monitor.csv before its rows, and values of a row; the fourth one is the step.
-HEAD_LINES, VALUES, STEP = 2, 5, 3
+#: Lines of monitor.csv before its rows.
+HEAD_LINES = 2
+#: The number of values of a row, and the place of the step among them.
+VALUES = 5
+STEP = 3
 
 
 def require(condition: bool, what: str) -> None:
