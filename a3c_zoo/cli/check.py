@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.cli.common import complete_agent, complete_env, print_finding
+from a3c_zoo.cli.common import Count, complete_agent, complete_env, print_finding
 from a3c_zoo.errors import printable
 from a3c_zoo.plugins.registry import find_typed_module, get_registry
 from a3c_zoo.standard_streams import is_dumb, take_stdout
@@ -74,7 +74,7 @@ class _WaitingLine:
 )
 @click.option(
     "--steps",
-    type=click.IntRange(1),
+    type=Count(1),
     metavar="N",
     help="Of an environment: the random actions that must keep the contract.  [default: 500]",
 )

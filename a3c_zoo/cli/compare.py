@@ -15,6 +15,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    Count,
     ask_to_train,
     complete_agent,
     complete_env,
@@ -104,7 +105,7 @@ def parse_seeds(text: str) -> Sequence[int]:
 )
 @click.option(
     "--steps",
-    type=click.IntRange(1),
+    type=Count(1),
     metavar="N",
     help="Agent steps of each run.  [default: the environment's]",
 )

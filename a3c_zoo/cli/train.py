@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import closing, redirect_stdout
@@ -14,6 +15,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    Count,
     complete_env,
     complete_run,
     configuration_options,
@@ -29,7 +31,7 @@ from a3c_zoo.errors import first_line
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 
-def _run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option for a key of the section `run`."""
     option = TRAIN_OPTIONS[key]
     return click.option(option.name, key, type=_type_of(key), metavar=option.metavar, help=option.help)
@@ -44,7 +46,7 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]  # click 8.1 take
         """Returns the number, or the word."""
         if value == AUTO:
             return value
-        return click.INT.convert(value, param, ctx)
+        return Count().convert(value, param, ctx)
 
 
 def _type_of(key: str) -> Any:
@@ -57,8 +59,24 @@ def _type_of(key: str) -> Any:
     if get_origin(annotation) is Literal:
         return click.Choice(get_args(annotation))
     if get_origin(annotation) is UnionType:  # such as `int | None`: an option that is not given is None
-        return get_args(annotation)[0]
-    return annotation
+        annotation = get_args(annotation)[0]
+    return Count() if annotation is int else annotation
+
+
+#: `--checkpoint` of commands that go on with a run.
+checkpoint_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--checkpoint",
+    metavar="STEP|best",
+    help="With --resume: the checkpoint to continue from; later ones are moved aside.  [default: the newest]",
+)
+
+#: What is printed: `quiet` and `as_json`.
+output_options: Callable[[Callable[..., Any]], Callable[..., Any]] = together(
+    click.option("--quiet", is_flag=True, help="Print only the summary."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error."
+    ),
+)
 
 
 @click.command(
@@ -69,18 +87,14 @@ def _type_of(key: str) -> Any:
 @click.option(
     "--serial", is_flag=True, help="Run the workers in turn in this process: slow, exactly reproducible."
 )
-@together(*map(_run_option, TRAIN_OPTIONS))
+@together(*map(run_option, TRAIN_OPTIONS))
 @click.option(
     "--resume",
     metavar="RUN",
     shell_complete=complete_run,
     help="Continue a run. Limits count from the start of the run, and those given before stay.",
 )
-@click.option(
-    "--checkpoint",
-    metavar="STEP|best",
-    help="With --resume: the checkpoint to continue from; later ones are moved aside.  [default: the newest]",
-)
+@checkpoint_option
 @click.option(
     "--init-from",
     metavar="RUN|ENV",
@@ -90,11 +104,11 @@ def _type_of(key: str) -> Any:
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
 @kept_runs_option
 @trust_option
-@click.option("--quiet", is_flag=True, help="Print only the summary.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error."
+    "--dry-run", is_flag=True, help="Only check all that can be checked, and print what would be trained."
 )
-def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
+@output_options
+def command(env: str | None, quiet: bool, as_json: bool, dry_run: bool, **options: Any) -> int:
     """Train an agent on the environment ENV until it is solved or a limit is reached.
 
     The run is written to a new directory. Ctrl-C saves a checkpoint, from which --resume continues.
@@ -106,6 +120,15 @@ def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
       2    an error that you can correct
       130  Ctrl-C
     """
+    if dry_run:
+        from a3c_zoo.cli.dry_run import show
+
+        return show(env, as_json, **options)
+    return train(env, quiet, as_json, **options)
+
+
+def train(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
+    """Trains, shows how it goes, and returns the exit status. options: those of `a3c_zoo.train`."""
     from a3c_zoo.cli.summary import summary
     from a3c_zoo.display.displays import open_display
     from a3c_zoo.runs import api
@@ -124,7 +147,8 @@ def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
             view.ended(outcome)
     except BaseException as error:
         if as_json:
-            about = {"run": view.path and str(view.path), "solved": False, "reason": "error"}
+            is_there = view.path and os.path.lexists(view.path)
+            about = {"run": str(view.path) if is_there else None, "solved": False, "reason": "error"}
             click.echo(json.dumps(about | {"detail": first_line(error)}, indent=2))
         raise
     if as_json:

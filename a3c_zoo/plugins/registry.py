@@ -30,6 +30,7 @@ from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, check_hooks, 
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.offers import OFFERED_BY, fault_of, fault_of_resolved, kind_of, name_of
 from a3c_zoo.plugins.run_hooks import RunHooks
+from a3c_zoo.synonyms import agent_cure
 
 #: Only first-party plugins may offer these prefixes, even while the plugin that offers them is not loaded.
 RESERVED_PREFIXES = frozenset({"atari", "gym"})
@@ -275,10 +276,17 @@ def imported_by(env_name: str) -> str:
 EXTRAS_OF = {("engine", "ray"): "ray", ("agent", "a3c-ray"): "ray"}
 
 
-def unknown_entry(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownNameError:
-    """As `unknown_name`, for an entry. If an extra of this project brings it, the cure installs that."""
+def unknown_entry(
+    kind: str, name: str, known: Iterable[str], listing: str = "", option: str = "--agent"
+) -> UnknownNameError:
+    """As `unknown_name`, for an entry. If an extra of this project brings it, the cure installs that.
+
+    option: that names an agent, "" for none.
+    """
     if extra := EXTRAS_OF.get((kind, name)):
         return UnknownNameError(f"unknown {kind} '{name}'. It comes with: {install_extra(extra)}")
+    if kind in ("agent", "baseline") and (cure := agent_cure(name, known := [*known], option)):
+        return UnknownNameError(f"unknown {kind} '{name}'. {cure}")
     return unknown_name(kind, name, known, listing)
 
 
