@@ -22,6 +22,7 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import quiet_env_name
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -119,7 +120,7 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     env = _typed_env(ctx)
     try:
         if env:
-            sets = sets_for(registry, registry.env(env, is_trusted=False))
+            sets = sets_for(registry, registry.env(quiet_env_name(registry, env), is_trusted=False))
         else:
             sets = list_sets(registry)
     except ZooError:  # an unknown environment, which the command itself reports; or one of a module to import
@@ -138,7 +139,8 @@ def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
     registry = get_registry()
     try:
-        entry = registry.env(_typed_env(ctx) or "", is_trusted=False)
+        name = quiet_env_name(registry, _typed_env(ctx) or "")
+        entry = registry.env(name, is_trusted=False)
         rows = describe(
             resolve_config(registry, entry, registry.agent(ctx.params.get("agent") or entry.default_agent))
         )

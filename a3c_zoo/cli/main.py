@@ -267,9 +267,9 @@ def next_command(words: str) -> str:
     from a3c_zoo.plugins.loading import Selection
 
     folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    if MODULE_FILES.has_typed and "." not in folders:  # a run's own name finds no module here
-        folders.append(".")
-    is_typed = not all(map(os.path.isabs, folders))
+    # A run's own name finds no module in the current folder, and no file.
+    folders += [folder for folder in MODULE_FILES.typed_folders.values() if folder not in folders]
+    is_typed = bool(MODULE_FILES.typed_folders) or not all(map(os.path.isabs, folders))
     if is_typed:
         program = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} a3c-zoo"
     else:

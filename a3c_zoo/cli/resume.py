@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from a3c_zoo.cli.common import complete_run, is_typed, kept_runs_option, together, trust_option
-from a3c_zoo.cli.train import checkpoint_option, output_options, run_option, train
+from a3c_zoo.cli.train import output_options, run_option, train
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.store.directory import PULLED, run_argument
@@ -24,7 +23,11 @@ SPENT = {"steps": "steps", "episodes": "episodes", "time-limit": "time_limit_s"}
 @click.command(epilog="Example: a3c-zoo resume")
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=complete_run)
 @together(*(run_option(key) for key, option in TRAIN_OPTIONS.items() if option.on_resume))
-@checkpoint_option
+@click.option(
+    "--checkpoint",
+    metavar="STEP|best",
+    help="The checkpoint to go on from; later ones are moved aside.  [default: the newest]",
+)
 @kept_runs_option
 @trust_option
 @output_options
@@ -58,7 +61,9 @@ def _newest(runs_dir: Path) -> Path:
         more = f"--{spent.status} {'1h' if spent.status == 'time-limit' else f'{2 * (spent.steps or 1)}'}"
         if spent.status == "episodes":
             more = "--episodes N"
-        text += f". The newest run has spent its budget. More: a3c-zoo resume {run_argument(spent.path)} {more}"
+        text += (
+            f". The newest run has spent its budget. More: a3c-zoo resume {run_argument(spent.path)} {more}"
+        )
     raise ZooError(text)
 
 

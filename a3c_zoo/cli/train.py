@@ -63,13 +63,6 @@ def _type_of(key: str) -> Any:
     return Count() if annotation is int else annotation
 
 
-#: `--checkpoint` of commands that go on with a run.
-checkpoint_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--checkpoint",
-    metavar="STEP|best",
-    help="With --resume: the checkpoint to continue from; later ones are moved aside.  [default: the newest]",
-)
-
 #: What is printed: `quiet` and `as_json`.
 output_options: Callable[[Callable[..., Any]], Callable[..., Any]] = together(
     click.option("--quiet", is_flag=True, help="Print only the summary."),
@@ -94,7 +87,11 @@ output_options: Callable[[Callable[..., Any]], Callable[..., Any]] = together(
     shell_complete=complete_run,
     help="Continue a run. Limits count from the start of the run, and those given before stay.",
 )
-@checkpoint_option
+@click.option(
+    "--checkpoint",
+    metavar="STEP|best",
+    help="With --resume: the checkpoint to continue from; later ones are moved aside.  [default: the newest]",
+)
 @click.option(
     "--init-from",
     metavar="RUN|ENV",
@@ -147,12 +144,13 @@ def train(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
             view.ended(outcome)
     except BaseException as error:
         if as_json:
-            is_there = view.path and os.path.lexists(view.path)
-            about = {"run": str(view.path) if is_there else None, "solved": False, "reason": "error"}
+            run = str(view.path) if view.path and os.path.lexists(view.path) else None
+            about = {"run": run, "solved": False, "reason": "error"}
             click.echo(json.dumps(about | {"detail": first_line(error)}, indent=2))
         raise
     if as_json:
-        click.echo(json.dumps(asdict(outcome) | {"run": str(outcome.run)}, indent=2))
+        run = str(outcome.run) if os.path.lexists(outcome.run) else None
+        click.echo(json.dumps(asdict(outcome) | {"run": run}, indent=2))
     else:
         verdict, figures = summary(outcome, view.run).split("\n", 1)
         click.echo(f"{click.style(verdict, fg=colour_of(outcome), bold=True)}\n{figures}")

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, EngineEntry, NetworkEntry, OptimizerEntry
+from a3c_zoo.plugins.entries import (
+    AgentEntry,
+    CommandEntry,
+    EngineEntry,
+    EnvFamily,
+    NetworkEntry,
+    OptimizerEntry,
+)
 from a3c_zoo.plugins.hookspecs import hookimpl
 
 #: The command line knows these without loading a plugin, so `COMMAND --help` loads none.
@@ -72,6 +79,18 @@ def _agent(
         one_environment=one_environment,
         description=description,
     )
+
+
+@hookimpl
+def zoo_envs() -> list[EnvFamily]:
+    """Environments that nobody has registered."""
+    return [
+        EnvFamily(
+            "python",
+            "a3c_zoo.runs.python_family:resolve",
+            "a class or a function that makes an environment: MODULE:NAME, FILE.py:NAME, FILE.py",
+        )
+    ]
 
 
 @hookimpl
