@@ -187,27 +187,34 @@ def _near(name: str, others: list[str]) -> list[str]:
     """The names that `name` may stand for, at most three."""
     own = _letters(name)
     letters = {other: _letters(other) for other in others}
-    if same := [other for other, text in letters.items() if text == own]:
+    if ":" not in name:  # the family of an environment may be left out
+        tails = {other: _letters(other.rpartition(":")[2]) for other in others}
+    else:
+        tails = letters
+    if same := [other for other in others if own in (letters[other], tails[other])]:
         return same[:1]
-    slips = {other: _slips(own, text) for other, text in letters.items()}
+    slips = {other: _slips(own, letters[other]) for other in others}
     close = [other for other in others if slips[other] <= _allowed_slips(own, letters[other])]
     if close:
         return [min(close, key=slips.__getitem__)]
-    begun = [other for other, text in letters.items() if len(own) >= LEAST_LETTERS and text.startswith(own)]
-    # `a3c-zoo train space` would mean many.
+    if len(own) < LEAST_LETTERS:
+        return []
+    begun = [other for other in others if letters[other].startswith(own) or tails[other].startswith(own)]
     return begun if len(begun) <= 3 else []
 
 
 def _letters(name: str) -> str:
-    return re.sub(r"[-_\s]+", "-", name.casefold()).strip("-")
+    return re.sub(r"[-_\s]+", "", name.casefold())
 
 
 def _allowed_slips(one: str, other: str) -> int:
-    """A slip for each four letters. Of two or three letters only one may be too much or missing: `a2c` is not `a3c`."""
+    """A slip for each four letters. Of two or three letters none may be another one: `a2c` is not `a3c`."""
     longer = max(len(one), len(other))
-    if longer <= 3:
-        return int(len(one) != len(other) and min(len(one), len(other)) > 1)
-    return min(longer // 4, 3)
+    if longer > 3:
+        return min(longer // 4, 3)
+    is_one_off = len(one) != len(other) and min(len(one), len(other)) > 1
+    is_exchanged = len(one) == len(other) > 1 and sorted(one) == sorted(other)
+    return int(is_one_off or is_exchanged)
 
 
 def _slips(one: str, other: str) -> int:

@@ -42,7 +42,8 @@ _KEYS: Final[Mapping[tuple[str, ...], str]] = {
     ("agent.value_coefficient", "agent.vf_coef"): "value_coef value_coeff value_loss_coef value_loss_coeff vf_coeff "
     "vf_loss_coeff value_loss_weight critic_coef",
     ("agent.clip_ratio", "agent.clip_range"): "clip clip_coef clip_param clip_eps eps_clip ppo_clip cliprange",
-    ("agent.epochs", "agent.n_epochs"): "update_epochs num_epochs ppo_epochs ppo_epoch k_epochs noptepochs num_sgd_iter",
+    ("agent.epochs", "agent.n_epochs"): "update_epochs num_epochs ppo_epochs ppo_epoch k_epochs noptepochs "
+    "num_sgd_iter",
     ("agent.normalize_advantages", "agent.normalize_advantage"): "norm_adv normalize_adv norm_advantage",
     ("agent.clip_rewards",): "clip_reward reward_clip reward_clipping",
     ("agent.reward_scale",): "norm_reward norm_rewards normalize_reward normalize_rewards reward_scaling",

@@ -25,7 +25,7 @@ def unknown_option(option: str, given: Sequence[str], ctx: click.Context) -> str
     options = {name for param in ctx.command.params for name in param.opts if name.startswith("-")}
     command = ctx.command_path.partition(" ")[2]
     value = _value_of(option, given)
-    told = f"No such option: {option}."
+    told = f"No such option '{option}'."
     cure = option_cure(option, value, options, command, _agents()) or _key_cure(
         option, value, options, given
     )

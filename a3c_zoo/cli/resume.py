@@ -12,7 +12,6 @@ from a3c_zoo.cli.common import complete_run, is_typed, kept_runs_option, togethe
 from a3c_zoo.cli.train import output_options, run_option, train
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.store.directory import PULLED, run_argument
 
 #: Ends after which a run goes on without another limit.
 CUT_SHORT = ("died", "interrupted", "error")
@@ -45,6 +44,7 @@ def command(run: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
 
 def _newest(runs_dir: Path) -> Path:
     """The newest run that can go on. Raises ZooError if there is none."""
+    from a3c_zoo.store.directory import run_argument
     from a3c_zoo.store.run import list_runs
 
     spent = None
@@ -69,6 +69,7 @@ def _newest(runs_dir: Path) -> Path:
 
 def _has_checkpoint(path: Path) -> bool:
     from a3c_zoo.store.checkpoints import checkpoint_steps
+    from a3c_zoo.store.directory import PULLED
     from a3c_zoo.store.run import Run
 
     run = Run(path)

@@ -27,7 +27,7 @@ class ModuleFiles(MetaPathFinder):
 
     Attributes:
         paths: name → path of the file.
-        typed_folders: absolute path → path as it was typed of the folders whose modules belong to names that were typed.
+        typed_folders: folders whose modules belong to names that were typed: absolute path → path as it was typed.
     """
 
     def __init__(self) -> None:

@@ -55,10 +55,7 @@ def env_name(registry: Registry, typed: str, tell: Callable[[str], None] | None 
 
 
 def quiet_env_name(registry: Registry, typed: str) -> str:
-    """As `env_name` for a name that may mean nothing, such as that of a run or for a filter: it tells and raises nothing.
-
-    Nothing is imported by it.
-    """
+    """As `env_name` for a name that may mean nothing, such as that of a filter. It tells, raises and imports nothing."""
     try:
         if name := _of_registry(registry, typed):
             return name
@@ -74,7 +71,7 @@ def _tell(text: str) -> None:
 
 def _told_of(registry: Registry, typed: str, name: str) -> str:
     entry = registry.envs.get(name)
-    if entry and entry.gym_id and not name.casefold() == typed.casefold():
+    if entry and entry.gym_id and name.casefold() != typed.casefold():
         own = f"gym:{entry.gym_id}" if ":" not in entry.gym_id else ""
         also = f". Gymnasium's own: {own}" if own and own != typed else ""
         return f"Note: {typed} is {name} here{also}"
