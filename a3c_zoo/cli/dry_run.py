@@ -36,7 +36,7 @@ def show(env: str | None, as_json: bool, **options: Any) -> int:
         return 0
     click.echo(printable(f"Would train {setup.title}"))
     for label, text in _lines(setup):
-        click.echo(printable(f"  {label:<12}{text}"))
+        click.echo(printable(f"  {label:<14}{text}"))
     click.echo(f"Nothing was trained. To train it: {_command()}")
     return 0
 

@@ -26,9 +26,10 @@ def unknown_option(option: str, given: Sequence[str], ctx: click.Context) -> str
     command = ctx.command_path.partition(" ")[2]
     value = _value_of(option, given)
     told = f"No such option '{option}'."
-    cure = option_cure(option, value, options, command, _agents()) or _key_cure(
-        option, value, options, given
-    )
+    of_key = _key_cure(option, value, options, given)
+    of_option = option_cure(option, value, options, command, _agents())
+    # `--eval-episodes` of train is a key; `--episodes` is another thing there.
+    cure = of_key or of_option if "-o" in options else of_option or of_key
     if cure:
         return f"{told} {cure}"
     near = did_you_mean(option, [name for name in options if name.startswith("--")])
@@ -98,20 +99,16 @@ def _overrides(given: Sequence[str]) -> Iterator[tuple[int, str]]:
 def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:
     """The value as it was meant, and how many of the following words belong to it; None if it is whole."""
     following = rest[0] if rest else "-"
+    words = 0
     if following == "=" and len(rest) > 1:
-        return f"{text}={rest[1]}", 2
-    if following.startswith("="):
-        return f"{text}{following}", 1
-    if text.endswith("=") and not following.startswith("-"):
-        return f"{text}{following}", 1
-    if "=" not in text and text.strip("-") and _VALUE.fullmatch(following):
-        return f"{text}={following}", 1
-    if _is_open(text):
-        for number in range(1, len(rest) + 1):
-            whole = " ".join([text, *rest[:number]])
-            if not _is_open(whole):
-                return whole.replace(" ", ""), number
-    return None
+        text, words = f"{text}={rest[1]}", 2
+    elif following.startswith("=") or (text.endswith("=") and not following.startswith("-")):
+        text, words = f"{text}{following}", 1
+    elif "=" not in text and _VALUE.fullmatch(following):
+        text, words = f"{text}={following}", 1
+    while _is_open(text) and words < len(rest):
+        text, words = f"{text}{rest[words]}", words + 1
+    return (text, words) if words else None
 
 
 def _is_open(text: str) -> bool:

@@ -47,7 +47,7 @@ def env_name(registry: Registry, typed: str, tell: Callable[[str], None] | None 
     if name.startswith(("gym:", f"{PYTHON}:")) and (module := imported_by(name)):
         MODULE_FILES.add_from_current_folder(module)
     if name != typed and typed not in _told:
-        if name.startswith(f"{PYTHON}:"):
+        if name.startswith(f"{PYTHON}:") or name.count(":") > 1:  # of a module
             registry.env(name)  # raises if there is no such environment: then nothing was understood
         _told.add(typed)
         (tell or _tell)(_told_of(registry, typed, name))
