@@ -308,7 +308,11 @@ def test_a_list_of_all_games_never(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("text", "says", "right"),
     [
-        ("n_steps: 20\n", "my.yml:1 n_steps: stands below no section. Type: agent: {n_steps: 20}", "agent: {n_steps: 20}"),
+        (
+            "n_steps: 20\n",
+            "my.yml:1 n_steps: stands below no section. Type: agent: {n_steps: 20}",
+            "agent: {n_steps: 20}",
+        ),
         (
             "learning_rate: 1e-3\n",
             "my.yml:1 learning_rate: stands below no section. Type: optimizer: {learning_rate: 0.001}",
@@ -331,7 +335,11 @@ def test_a_list_of_all_games_never(capsys: Captured) -> None:
         ),
         ("agent:\n  n_steps:20\n", "must be a section with keys below it", "agent:\n  n_steps: 20\n"),
         ("n_steps:20\n", "A blank follows a colon: 'n_steps: 20'", "agent: {n_steps: 20}"),
-        ("agent:\n  lr: 1e-3\n", "agent.lr: unknown key. Did you mean 'optimizer.learning_rate'?", "optimizer: {learning_rate: 1e-3}"),
+        (
+            "agent:\n  lr: 1e-3\n",
+            "agent.lr: unknown key. Did you mean 'optimizer.learning_rate'?",
+            "optimizer: {learning_rate: 1e-3}",
+        ),
         ("frobnicate: 3\n", "my.yml:1 frobnicate: unknown section.", "agent: {n_steps: 20}"),
     ],
 )

@@ -248,7 +248,9 @@ def test_a_file_that_has_no_environment(typed: str, says: str, capsys: Captured)
 
 
 def test_a_module_with_side_effects_changes_nothing(capsys: Captured) -> None:
-    effects = "import os, sys, torch\nos.chdir('/')\ntorch.set_num_threads(1)\nprint('loud')\nassert sys.argv[1:] == []\n"
+    effects = (
+        "import os, sys, torch\nos.chdir('/')\ntorch.set_num_threads(1)\nprint('loud')\nassert sys.argv[1:] == []\n"
+    )
     Path("effects.py").write_text(effects + TANK.partition("class Sized")[0])
     folder, arguments = os.getcwd(), [*sys.argv]
     assert command_line("train", "effects.py", "--dry-run", "--serial", "--json") == 0

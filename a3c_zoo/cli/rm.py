@@ -58,7 +58,9 @@ def command(runs: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
         click.echo(printable(_line(run)))
     if not yes:
         if not sys.stdin.isatty():
-            raise ZooError(f"{_counted(chosen)} would be removed, and there is no terminal to ask: give --yes")
+            raise ZooError(
+                f"{_counted(chosen)} would be removed, and there is no terminal to ask: give --yes"
+            )
         click.confirm(f"Remove {_counted(chosen)}?", default=False, abort=True)
     for run in chosen:
         _remove(run)

@@ -29,7 +29,9 @@ LOOPBACK = "127.0.0.1"
 def command(port: int, runs_dir: Path) -> None:
     """Show the curves of all runs in TensorBoard, on this machine alone. Ctrl-C ends it."""
     if not run_paths(runs_dir):
-        raise ZooError(f"no run in {runs_dir}: train one, a3c-zoo train cartpole, or name the folder: --runs-dir DIR")
+        raise ZooError(
+            f"no run in {runs_dir}: train one, a3c-zoo train cartpole, or name the folder: --runs-dir DIR"
+        )
     sys.stdout.flush()
     # -P: TensorBoard imports nothing from the current folder.
     program = [sys.executable, "-P", "-m", "tensorboard.main"]
