@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -286,7 +285,7 @@ def test_ctrl_c_before_the_first_figure_leaves_nothing(monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def _slow(tmp_path: Path) -> Iterator[None]:
+def _slow(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import gymnasium, os, time\n"
         "from gymnasium.envs.classic_control import CartPoleEnv\n"
@@ -297,7 +296,6 @@ def _slow(tmp_path: Path) -> Iterator[None]:
         "            open('made', 'w').close()\n"
         "            time.sleep(600)\n"
     )
-    yield
 
 
 @pytest.mark.usefixtures("_slow")

@@ -19,8 +19,8 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from a3c_zoo.errors import UnknownNameError, ZooError, printable
-from a3c_zoo.plugins.entries import EnvEntry, load_part
+from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, printable, type_and_message
+from a3c_zoo.plugins.entries import EnvEntry, load_factory
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import PYTHON, Registry, imported_by
 
@@ -55,7 +55,7 @@ def env_name(registry: Registry, typed: str, tell: Callable[[str], None] | None 
 
 
 def quiet_env_name(registry: Registry, typed: str) -> str:
-    """As `env_name` for a name that may mean nothing, such as that of a filter. It tells, raises and imports nothing."""
+    """As `env_name` for a name that may mean nothing, such as that of a filter. Tells, raises and imports nothing."""
     try:
         if name := _of_registry(registry, typed):
             return name
@@ -134,8 +134,17 @@ def _recognised(registry: Registry, prefix: str, typed: str) -> str | None:
     family = registry.families[prefix]
     if family.recognise is None:
         return None
-    known: str | None = load_part(f"environment family '{prefix}'", family.recognise)(typed)
-    return known
+    title = f"environment family '{prefix}' of {registry.owner(family)}"
+    recognise = load_factory(title, family.recognise)
+    try:
+        known = recognise(typed)
+    except ZooError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{title} failed to recognise '{typed}': {type_and_message(error)}") from error
+    if known is not None and not str(known).startswith(f"{prefix}:"):
+        raise PluginError(f"{title} takes '{typed}' for {known!r:.60}, which does not begin with '{prefix}:'")
+    return None if known is None else str(known)
 
 
 def _of_code(registry: Registry, typed: str) -> str | None:
