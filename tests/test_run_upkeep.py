@@ -77,6 +77,9 @@ def test_resume_of_a_named_run(capsys: Captured) -> None:
 def test_nothing_to_resume(capsys: Captured) -> None:
     nothing = "Error: nothing to resume: no run in runs was interrupted, was killed or failed with a checkpoint"
     assert said(capsys, "resume", status=2) == f"{nothing}\n"
+    assert command_line("resume", "--json") == 2
+    content = json.loads(capsys.readouterr().out)
+    assert (content["run"], content["reason"], f"Error: {content['detail']}") == (None, "error", nothing)
     run = trained("x")
     outcome = run.outcome
     assert outcome is not None

@@ -1,4 +1,4 @@
-"""Environments by the names that people type: ids of Gymnasium in any case, classes and functions in modules and files."""
+"""Environments by the names that people type: ids of Gymnasium in any case, classes and functions of modules."""
 
 from __future__ import annotations
 

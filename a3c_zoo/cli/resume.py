@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from a3c_zoo.cli.common import complete_run, is_typed, kept_runs_option, together, trust_option
-from a3c_zoo.cli.train import output_options, run_option, train
+from a3c_zoo.cli.train import output_options, print_failure, run_option, train
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 
@@ -37,7 +37,12 @@ def command(run: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
     has spent its own. Limits count from the start of the run, and those given before stay.
     """
     if run is None:
-        run = str(_newest(options["runs_dir"]))
+        try:
+            run = str(_newest(options["runs_dir"]))
+        except ZooError as error:
+            if as_json:
+                print_failure(None, error)
+            raise
         click.echo(printable(f"Going on with {run}"), err=True)
     return train(None, quiet, as_json, resume=run, **options)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +13,7 @@ from a3c_zoo.cli.common import complete_run, kept_runs_option
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.store.run import Run, find_run, list_runs
+from a3c_zoo.words import counted
 
 #: How a run has ended that failed: with an error, or with its process.
 FAILED = ("died", "error")
@@ -54,21 +54,16 @@ def command(runs: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
         click.echo(f"No run in {printable(str(runs_dir))} has failed.", err=True)
         return
     chosen = list({run.home: run for run in chosen}.values())
+    what = counted(len(chosen), "runs")
     for run in chosen:
         click.echo(printable(_line(run)))
     if not yes:
         if not sys.stdin.isatty():
-            raise ZooError(
-                f"{_counted(chosen)} would be removed, and there is no terminal to ask: give --yes"
-            )
-        click.confirm(f"Remove {_counted(chosen)}?", default=False, abort=True)
+            raise ZooError(f"{what} would be removed, and there is no terminal to ask: give --yes")
+        click.confirm(f"Remove {what}?", default=False, abort=True)
     for run in chosen:
         _remove(run)
-    click.echo(f"Removed {_counted(chosen)}.")
-
-
-def _counted(runs: Sequence[Run]) -> str:
-    return f"{len(runs):,} run{'s' * (len(runs) != 1)}"
+    click.echo(f"Removed {what}.")
 
 
 def _named(name: str, runs_dir: Path) -> Run:

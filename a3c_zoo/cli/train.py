@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing, redirect_stdout
 from dataclasses import asdict
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
@@ -70,6 +71,13 @@ output_options: Callable[[Callable[..., Any]], Callable[..., Any]] = together(
         "--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error."
     ),
 )
+
+
+def print_failure(path: Path | None, error: BaseException) -> None:
+    """Prints the object of `--json` for a run that has failed. path: its directory, if it had one."""
+    run = str(path) if path and os.path.lexists(path) else None
+    about = {"run": run, "solved": False, "reason": "error", "detail": first_line(error)}
+    click.echo(json.dumps(about, indent=2))
 
 
 @click.command(
@@ -144,9 +152,7 @@ def train(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
             view.ended(outcome)
     except BaseException as error:
         if as_json:
-            run = str(view.path) if view.path and os.path.lexists(view.path) else None
-            about = {"run": run, "solved": False, "reason": "error"}
-            click.echo(json.dumps(about | {"detail": first_line(error)}, indent=2))
+            print_failure(view.path, error)
         raise
     if as_json:
         run = str(outcome.run) if os.path.lexists(outcome.run) else None

@@ -68,7 +68,8 @@ def train(
     """Trains an agent on an environment until it is solved or a budget is spent, as `a3c-zoo train` does.
 
     Args:
-        env: a name; or an entry, or a function or class that makes one `gymnasium.Env`, which workers can import.
+        env: a name, as `a3c-zoo train` takes it; or an entry, or a function or class that makes one `gymnasium.Env`,
+            which workers can import.
         agent: a name; by default the environment's. With `resume` both are the run's.
         hyperparams: a set or a YAML file. overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
         workers, device, seed, steps, episodes, time_limit_s, stop_return, film_every: the keys of these names in the
