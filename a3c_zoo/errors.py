@@ -222,7 +222,7 @@ def _slips(one: str, other: str) -> int:
     if abs(len(one) - len(other)) > 3:
         return len(one) + len(other)
     before: list[int] = []
-    row = [*range(len(other) + 1)]
+    row: list[int] = [*range(len(other) + 1)]
     for n, letter in enumerate(one, 1):
         before, last, row = row, before, [n]
         for m, their in enumerate(other, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import urllib.request
 from pathlib import Path
@@ -13,7 +14,6 @@ import click
 import pytest
 
 import a3c_zoo
-from a3c_zoo.cli import rm
 from a3c_zoo.runs import train as train_module
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.run import Run
@@ -192,7 +192,7 @@ def test_what_rm_leaves_after_ctrl_c_can_be_removed(monkeypatch: pytest.MonkeyPa
             raise KeyboardInterrupt
 
         interrupted.avoids_symlink_attacks = True  # type: ignore[attr-defined]
-        patch.setattr(rm.shutil, "rmtree", interrupted)
+        patch.setattr(shutil, "rmtree", interrupted)
         assert command_line("rm", "x", "--yes") == 130
     assert command_line("rm", "x", "--yes") == 0
     assert os.listdir("runs") == []

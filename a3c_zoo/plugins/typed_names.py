@@ -24,6 +24,8 @@ from a3c_zoo.plugins.entries import EnvEntry, load_factory
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import PYTHON, Registry, imported_by
 
+#: `folder/file.py`, `folder/file.py:Name`.
+_FILE = re.compile(r"(.+\.py)(?::(.+))?")
 #: `module:Name`, with dots in both.
 _IN_MODULE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):(.+)")
 #: Typed names about which something was told already, in this process.
@@ -43,7 +45,7 @@ def env_name(registry: Registry, typed: str, tell: Callable[[str], None] | None 
         ZooError: a file is named that cannot be imported, or has no environment.
     """
     MODULE_FILES.add_typed_files()
-    name = _meant(registry, typed)
+    name = _of_registry(registry, typed) or _of_code(registry, typed) or typed
     if name.startswith(("gym:", f"{PYTHON}:")) and (module := imported_by(name)):
         MODULE_FILES.add_from_current_folder(module)
     if name != typed and typed not in _told:
@@ -70,18 +72,17 @@ def _tell(text: str) -> None:
 
 
 def _told_of(registry: Registry, typed: str, name: str) -> str:
+    """What was understood, in a line: also another environment that could be meant, or the id that is the same task."""
+    text = f"Note: {typed} is {name} here"
     entry = registry.envs.get(name)
-    if entry and entry.gym_id and name.casefold() != typed.casefold():
-        own = f"gym:{entry.gym_id}" if ":" not in entry.gym_id else ""
-        also = f". Gymnasium's own: {own}" if own and own != typed else ""
-        return f"Note: {typed} is {name} here{also}"
-    return f"Note: {typed} is {name} here"
-
-
-def _meant(registry: Registry, typed: str) -> str:
-    if typed.casefold() != typed and typed in registry.envs:  # a program gave it
-        return typed
-    return _of_registry(registry, typed) or _of_code(registry, typed) or typed
+    if entry is None or not entry.gym_id or name == typed.casefold():
+        return text
+    own_id = _id_of(entry)
+    if own_id.casefold() != typed.casefold() and re.search(r"-v\d+$", typed):
+        return f"{text}, the task of {own_id}"
+    if ":" not in entry.gym_id:
+        return f"{text}. Gymnasium's own: gym:{own_id}"
+    return text
 
 
 def _of_registry(registry: Registry, typed: str) -> str | None:
@@ -149,21 +150,15 @@ def _recognised(registry: Registry, prefix: str, typed: str) -> str | None:
 
 def _of_code(registry: Registry, typed: str) -> str | None:
     """The environment of a file or a module that is named; None if none is."""
-    path, _, rest = typed.partition(".py")
-    file = f"{path}.py"
-    if (
-        typed.startswith(file)
-        and (rest == "" or rest[0] == ":")
-        and (rest or os.sep in typed or os.path.isfile(file))
-    ):
-        return _of_module(registry, MODULE_FILES.add_file(file), rest[1:], file)
+    if match := _FILE.fullmatch(typed):
+        return _of_module(registry, MODULE_FILES.add_file(match[1]), match[2] or "")
     match = _IN_MODULE.fullmatch(typed)
     if match is None or match[1] in registry.families:
         return None
     MODULE_FILES.add_from_current_folder(match[1])
     if not _is_there(match[1]):
         return None
-    return _of_module(registry, match[1], match[2], match[1])
+    return _of_module(registry, match[1], match[2])
 
 
 def _is_there(module: str) -> bool:
@@ -175,10 +170,10 @@ def _is_there(module: str) -> bool:
         return True
 
 
-def _of_module(registry: Registry, module: str, rest: str, shown: str) -> str:
+def _of_module(registry: Registry, module: str, rest: str) -> str:
     """The name for `rest` of a module; without it, of the only environment that the module has."""
     if PYTHON not in registry.families:  # the core's plugin is blocked
-        raise ZooError(f"'{shown}' names code, and the plugin 'core' is left out")
+        raise ZooError(f"'{module}:{rest}' names code, and the plugin 'core' is left out")
     if rest and not all(part.isidentifier() for part in rest.split(".")):
         return f"gym:{module}:{rest}"
     if not rest:
