@@ -461,10 +461,10 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
         elsewhere = [label for label in labels if label.rpartition(".")[2] == key]
         if elsewhere:
             hint = f" Did you mean '{elsewhere[0]}'?"
-        elif meant := key_for(key, labels):
-            hint = f" Did you mean '{meant}'?"
         else:
             hint = did_you_mean(key, models[section].model_fields)
+        if not hint and (meant := key_for(key, labels)):
+            hint = f" Did you mean '{meant}'?"
         if section == "env" and not hint:
             hint = (
                 " Other arguments of an environment: register it with kwargs={…} under an id of your own, and name it "
