@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.cli.mistyped import refuse_torn_values, unknown_option
+from a3c_zoo.cli.mistyped import refuse_torn_values, unknown_option, usage_cure
 from a3c_zoo.errors import (
     ConfigError,
     PluginError,
@@ -167,6 +167,9 @@ class ZooGroup(click.Group):
         if isinstance(error, click.NoSuchOption) and error.ctx:
             message = unknown_option(error.option_name, self.given, error.ctx)
             hint = ""
+        elif isinstance(error, click.UsageError):
+            cure = usage_cure(message, self.given, error.ctx)
+            hint = f" {cure}" if cure else hint
         stop = "." if hint and message[-1:] not in ".?!" else ""
         _echo_error(printable(f"{message}{stop}{hint}"))
         sys.exit(error.exit_code)

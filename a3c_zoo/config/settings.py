@@ -380,7 +380,9 @@ def _words_of_others(key: str, value: Any, labels: Collection[str]) -> str:
         meant = f"{label}={display(value_for(key, value), 0)}"
         return f" Type: -o {shlex.quote(meant)}"
     if key in ("env", "agent") and isinstance(value, str):
-        return f" Type: --agent {shlex.quote(value)}" if key == "agent" else " Name it: a3c-zoo train ENV"
+        if key == "agent":
+            return f" Type: --agent {shlex.quote(value)}"
+        return f" The environment stands without an option. Type: a3c-zoo train {shlex.quote(value)}"
     return ""
 
 
