@@ -81,6 +81,9 @@ _VALUES: Final = {
     "normalize_rewards": "auto",
 }
 
+#: Commands with an environment among their arguments.
+_TAKE_ENVS: Final = ("train", "tune", "compare", "evaluate", "play", "export", "check", "show hyperparams")
+
 #: Option elsewhere → what to type here, the first whose option the command has. `{value}` is the value that was given.
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "env": ("{env}",),
@@ -307,6 +310,8 @@ def option_cure(
     for template in _OPTIONS.get(word, ()):
         first = template.partition(" ")[0]
         if first.startswith("-") and first not in options:
+            continue
+        if first == "{env}" and command not in _TAKE_ENVS:
             continue
         given = value or _placeholder(template)
         agent = agent_for(given, agents) or given

@@ -16,23 +16,26 @@ _VALUE = re.compile(r"[-+]?[\d.][\w.+-]*|[\[{].*|true|false|null|auto", re.IGNOR
 _BRACKETS = {"[": "]", "{": "}", "(": ")"}
 
 
-def unknown_option(option: str, given: Sequence[str], ctx: click.Context) -> str:
+def unknown_option(option: str, given: Sequence[str], ctx: click.Context, is_ours: bool) -> str:
     """The error for an option that a command does not have, with what to type.
 
     Args:
-        option: as click names it. given: the whole command line. ctx: that of the command.
+        option: as click names it. given: the whole command line. ctx: that of the command. is_ours: whether the
+            command is one of a3c-zoo: nobody knows what the words of a plugin's command mean.
     """
     options = {name for param in ctx.command.params for name in param.opts if name.startswith("-")}
     command = ctx.command_path.partition(" ")[2]
-    value = _value_of(option, given)
     told = f"No such option '{option}'."
+    near = did_you_mean(option, [name for name in options if name.startswith("--")])
+    if not is_ours:
+        return f"{told}{near} See: {ctx.command_path} --help"
+    value = _value_of(option, given)
     of_key = _key_cure(option, value, options, given)
     of_option = option_cure(option, value, options, command, _agents())
     # `--eval-episodes` of train is a key; `--episodes` is another thing there.
     cure = of_key or of_option if "-o" in options else of_option or of_key
     if cure:
         return f"{told} {cure}"
-    near = did_you_mean(option, [name for name in options if name.startswith("--")])
     return f"{told}{near} See: {ctx.command_path} --help"
 
 
