@@ -13,7 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -62,8 +62,12 @@ def resolve(rest: str) -> EnvEntry:
         try:
             variant = variant_of(env.observation_space, env.action_space)
             spec = env.spec
+        except Exception as error:
+            where = f"{_shown(module_name)}:{name}"
+            raise ZooError(f"the spaces of {where} cannot be read: {type_and_message(error)}") from error
         finally:
-            env.close()
+            with suppress(Exception):  # training closes another one, and raises it
+                env.close()
     threshold = spec.reward_threshold if spec is not None else None
     return EnvEntry(
         f"{PYTHON}:{path}",
