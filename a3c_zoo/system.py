@@ -46,6 +46,9 @@ except ImportError:
 IS_LINUX: Final = sys.platform == "linux"
 IS_WINDOWS: Final = sys.platform == "win32"
 
+#: Whether a signal can be sent to a process and to all that it has started.
+HAS_GROUPS: Final = hasattr(os, "killpg")
+
 #: Flags of `os.open`; 0 where a system has no such flag.
 NO_FOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 NON_BLOCKING: Final[int] = getattr(os, "O_NONBLOCK", 0)
@@ -227,7 +230,7 @@ def signal_group(leader: int, number: int) -> None:
 
     Where there are no groups, only the end can be sent: to the process and its descendants.
     """
-    if hasattr(os, "killpg"):
+    if HAS_GROUPS:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, number)
     elif number == KILL:

@@ -24,6 +24,7 @@ from a3c_zoo.processes.start import (
 from a3c_zoo.standard_streams import drop_lost_output
 from a3c_zoo.system import (
     GROUP_SIGNALS,
+    HAS_GROUPS,
     KILL,
     at_fork,
     block_signals,
@@ -118,8 +119,10 @@ class ChildProcess:
         """Ends the child at once, and with it the processes that its environment has started."""
         self.pipe.close()
         self._lifeline.close()  # ends the child even if its exit status is not known: the fork server may have died
-        self.signal(KILL)
+        if not HAS_GROUPS:
+            self.signal(KILL)  # as long as it lives, what it has started can be found
         self.process.kill()  # does nothing to one that has ended
+        self.signal(KILL)
         _living.discard(self)
 
     def how_it_ended(self) -> str:
