@@ -1,4 +1,4 @@
-"""Tables of README.md and docs/benchmarks.md are those that benchmarks/doc_tables.py makes of committed figures."""
+"""Tables of README.md and the pages of benchmarks are those that benchmarks/doc_tables.py makes of committed figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def tables() -> ModuleType:
     return load("doc_tables", ROOT / "benchmarks" / "doc_tables.py")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md", "docs/benchmarks-atari.md"])
 def test_a_page_has_the_figures_of_its_files(page: str, tables: ModuleType) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert tables.written(ROOT / page) == text, "python benchmarks/doc_tables.py"
