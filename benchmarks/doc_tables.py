@@ -303,10 +303,10 @@ def against_the_best_of_sb3() -> Lines:
         ratios.append(f"{ours / best_of_sb3(here):.1f} {words}")
     first = rows[0]
     return [
-        '"As it comes" compares two programs: on Pong, a3c has a smaller network and smaller frames, and computes with fewer bits.',
-        "SB3 steps DummyVecEnv in this table. Against the faster of its vector environments, measured alone on another machine",
-        f"({first['cpu']}, {first['cores']} cores, {first['day']}), a3c makes so many times the steps/s: {', '.join(ratios)}",
-        "([SB3 at its best](docs/benchmarks.md#stable-baselines3-at-its-best)).",
+        '"As it comes" compares two programs: on Pong, a3c has a smaller network and smaller frames, and computes with',
+        "fewer bits. SB3 steps DummyVecEnv in this table. Against the faster of its vector environments, measured alone",
+        f"on another machine ({first['cpu']}, {first['cores']} cores, {first['day']}), a3c makes so many times the",
+        f"steps/s: {', '.join(ratios)} ([SB3 at its best](docs/benchmarks.md#stable-baselines3-at-its-best)).",
     ]
 
 

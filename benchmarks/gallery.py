@@ -309,7 +309,8 @@ def sections() -> str:
     """The generated part of docs/gallery.md, from the figures beside the films."""
     known = {each["name"]: each for each in json.loads(DATA.read_text(encoding="utf-8"))}
     made = [known[subject.name] for subject in SUBJECTS]
-    return "\n".join([thumbnails(), table(made), atari(made), *(section(*both) for both in zip(SUBJECTS, made, strict=True))])
+    cards = [section(*both) for both in zip(SUBJECTS, made, strict=True)]
+    return "\n".join([thumbnails(), table(made), atari(made), *cards])
 
 
 def main() -> None:

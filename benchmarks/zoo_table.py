@@ -11,8 +11,8 @@ were interrupted go on, so the same command can be given again. The set `kind` i
 name; another set is named as for `a3c-zoo train --hyperparams`, and rows without it are left out.
 
 `evaluate` plays 100 episodes of the parameters that each run recommends, and writes their figures into docs/figures/.
-`write` makes the tables of docs/benchmarks-rl-zoo.md from these files alone, and `count` the sentences below them. The tables
-show the most probable actions, as RL Zoo's do; the files have sampled ones, too.
+`write` makes the tables of docs/benchmarks-rl-zoo.md from these files alone, and `count` the sentences below them. The
+tables show the most probable actions, as RL Zoo's do; the files have sampled ones, too.
 """
 
 from __future__ import annotations

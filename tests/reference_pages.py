@@ -150,7 +150,7 @@ PYTHON = re.compile(r"(?:^`(?P<path>[^`\n]+)`:\n\n)?^```python\n(?P<code>.*?)^``
 
 
 def notebook() -> str:
-    """docs/tutorial.ipynb: the text of docs/tutorial.md, and a cell for each block of Python, which may write a file."""
+    """docs/tutorial.ipynb: the text of docs/tutorial.md, and a cell for each block of Python. Some write a file."""
     page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     cells = []
     end = 0

@@ -1,7 +1,7 @@
 """Searches the documentation site as its pages do in a browser, with the index that `mkdocs build` writes.
 
-Material for MkDocs searches with lunr.js, and orders what it finds by rules of its own. lunr here is the same program in
-Python; the rules are written anew. `tests/test_site.py` holds both against each other in a browser.
+Material for MkDocs searches with lunr.js, and orders what it finds by rules of its own. lunr here is the same program
+in Python; the rules are written anew. `tests/test_site.py` holds both against each other in a browser.
 """
 
 from __future__ import annotations

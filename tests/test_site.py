@@ -1,4 +1,4 @@
-"""The documentation site: it is built without a warning, answers questions, works from the disk, and refuses a broken link.
+"""The documentation site: it is built without a warning, answers questions, works from the disk, has no broken link.
 
 A browser opens its pages as files: the search finds there what it finds with a server, and the button copies commands.
 """
@@ -141,9 +141,7 @@ def test_the_first_hit_answers(question: str, search: SiteSearch) -> None:
 
 @needs_chromium
 @pytest.mark.parametrize("question", ["continue a run", "compare with stable-baselines3"])
-def test_a_browser_finds_the_same_from_the_disk(
-    question: str, site: Path, search: SiteSearch, tmp_path: Path
-) -> None:
+def test_a_browser_finds_the_same_from_the_disk(question: str, site: Path, search: SiteSearch, tmp_path: Path) -> None:
     document, console, elsewhere = browse(site / "index.html", tmp_path, f"?q={quote_plus(question)}")
     hits = re.findall(r'<a href="([^"?#]+)[^"]*" class="md-search-result__link"', document)
     pages = list(dict.fromkeys(hit.removeprefix(f"{site.as_uri()}/") for hit in hits))
@@ -182,7 +180,7 @@ def test_the_button_copies_commands_alone(site: Path, tmp_path: Path) -> None:
     assert "a3c-zoo list runs" in lines
     assert [line for line in lines if line in typed] == typed
     assert not any(line.startswith("$") or "cartpole-a3c-s0" in line or line.startswith("run  ") for line in lines)
-    assert "    outcome = a3c_zoo.train(\"cartpole\", seed=1, time_limit_s=60)" in lines
+    assert '    outcome = a3c_zoo.train("cartpole", seed=1, time_limit_s=60)' in lines
     assert console == []
 
 
