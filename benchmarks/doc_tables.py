@@ -305,8 +305,8 @@ def against_the_best_of_sb3() -> Lines:
     return [
         '"As it comes" compares two programs: on Pong, a3c has a smaller network and smaller frames, and computes with',
         "fewer bits. SB3 steps DummyVecEnv in this table. Against the faster of its vector environments, measured",
-        f"alone on another machine ({first['cpu']}, {first['cores']} cores, {first['day']}), a3c makes so many times the",
-        f"steps/s: {', '.join(ratios)} ([SB3 at its best](docs/benchmarks.md#stable-baselines3-at-its-best)).",
+        f"alone on another machine ({first['cpu']}, {first['cores']} cores, {first['day']}), a3c makes so many times",
+        f"the steps/s: {', '.join(ratios)} ([SB3 at its best](docs/benchmarks.md#stable-baselines3-at-its-best)).",
     ]
 
 
