@@ -69,6 +69,10 @@ class ImageConfig(CoreConfig):
     activation: Activation | None = Field(
         None, description="activation after each layer; null: that of the published network"
     )
+    init: Literal["orthogonal", "torch"] = Field(
+        "orthogonal",
+        description="initial weights of convolutions and linear layers; torch: as `nn.Conv2d` and `nn.Linear` are made",
+    )
     precision: Precision = Field(
         "auto",
         description="number type of the workers' networks; auto: bfloat16 where it is faster (AMX; AVX512-BF16 of AMD)",
