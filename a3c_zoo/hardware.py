@@ -59,7 +59,7 @@ def cpu_flags() -> frozenset[str]:
 def has_fast_bfloat16() -> bool:
     """Whether networks are faster in bfloat16: with AMX, and with AVX512-BF16 on AMD's processors, as far as measured.
 
-    On Intel's processors with AVX512-BF16 alone float32 was faster (docs/explanation/experiments.md).
+    On Intel's processors with AVX512-BF16 alone float32 was faster (docs/explanation/experiments-precision.md).
     """
     is_amd = _cpu_info().get("vendor_id") == "AuthenticAMD"
     return "amx_bf16" in cpu_flags() or (is_amd and "avx512_bf16" in cpu_flags())

@@ -98,7 +98,7 @@ class ImageConfig(CoreConfig):
         """What `precision: auto` is on a machine.
 
         bfloat16 is slower for small products: the convolutions of a small network for one frame, or with a
-        recurrent core behind them, which takes one step at a time (docs/explanation/experiments.md).
+        recurrent core behind them, which takes one step at a time (docs/explanation/experiments-precision.md).
         """
         has_small_products = self.is_small and (num_envs == 1 or self.has_core)
         is_fast = device == "cpu" and has_fast_bfloat16 and not has_small_products
