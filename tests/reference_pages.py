@@ -68,7 +68,8 @@ def configuration_tables(registry: Registry) -> str:
 
 
 def _environments(registry: Registry) -> dict[str, str]:
-    families = {f"{family.prefix}:…": registry.env(family.examples[0]) for family in registry.families.values()}
+    named = [family for family in registry.families.values() if family.examples]
+    families = {f"{family.prefix}:…": registry.env(family.examples[0]) for family in named}
     return {name: entry.config for name, entry in {**registry.envs, **families}.items()}
 
 

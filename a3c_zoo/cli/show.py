@@ -24,8 +24,9 @@ from a3c_zoo.files import refuse_out, write_out
 from a3c_zoo.plugins.entries import CommandEntry, Entry, HyperparamEntry
 from a3c_zoo.plugins.loading import PluginInfo, Selection
 from a3c_zoo.plugins.offers import kind_of, name_of
-from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
+from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.plugins.sources import RUN_HOOKS
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.standard_streams import take_stdout
 
 HEADER = ("key", "value", "source", "meaning")
@@ -70,8 +71,7 @@ def hyperparams(
         take_stdout()
     warn_about_faults()
     registry = get_registry()
-    find_typed_module(env)
-    entry = registry.env(env)
+    entry = registry.env(env_name(registry, env))
     agent_entry = registry.agent(agent or entry.default_agent)
     if out is not None:
         refuse_out(out, (".yml", ".yaml"), force)

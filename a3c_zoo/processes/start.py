@@ -112,8 +112,26 @@ def without_collections(hides: bool) -> Iterator[None]:
                 gc.enable()
 
 
+#: Whether a module is imported for the environment that it has.
+_refuses_to_train = False
+
+
+@contextmanager
+def refusing_to_train() -> Iterator[None]:
+    """Within the context `refuse_unguarded` raises MissingGuardError: the module that is imported may not train."""
+    global _refuses_to_train
+    before = _refuses_to_train
+    _refuses_to_train = True
+    try:
+        yield
+    finally:
+        _refuses_to_train = before
+
+
 def refuse_unguarded() -> None:
     """Ends a child process that imports the program's main module, if that calls this: it would start children, too."""
+    if _refuses_to_train:
+        raise MissingGuardError
     process = multiprocessing.current_process()
     if getattr(process, "_inheriting", False):
         if process.name != QUIET_CHECK:
