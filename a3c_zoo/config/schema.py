@@ -1,6 +1,6 @@
 """The JSON Schema of hyperparameter sets, made from the models of the configuration.
 
-Editors complete and check the keys of a set with it. What depends on several keys, or on the machine, only a run checks.
+Editors complete and check the keys of a set with it. What depends on several keys, or on the machine, a run checks.
 """
 
 from __future__ import annotations
