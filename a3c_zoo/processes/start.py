@@ -197,6 +197,8 @@ def pickled(content: object) -> bytes:
     """Pickles what a process gets. Raises PluginError if it cannot be pickled."""
     try:
         return pickle.dumps(content)
+    except PluginError:
+        raise  # it says already what cannot be sent
     except Exception as error:
         raise _unsendable(error) from error
 
