@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -20,6 +20,8 @@ from a3c_zoo.plugins.registry import Registry
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later
 #: wins.
 _Order = tuple[int, int]
+#: The key with the arguments of the environment itself; `env.kwargs.NAME` is one of them.
+ARGUMENTS: Final = "env.kwargs"
 #: The layers above all files: single values, flags, and what follows from the agent.
 _OVERRIDES = 10
 _FLAGS = 11
@@ -137,7 +139,9 @@ class Settings:
                 self._fault(setting, key, str(error))
                 continue
             section, dot, rest = key.rpartition(".")
-            if dot:
+            if section == ARGUMENTS:
+                self._put_argument(rest, setting)
+            elif dot:
                 self._put(section, rest, setting)
             else:
                 short.append((rest, setting))
@@ -157,6 +161,14 @@ class Settings:
                     name: label for label in _labels(models) for name in (label, label.partition(".")[2])
                 }
                 self._fault(setting, key, f"unknown key.{did_you_mean(key, known)}")
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the environment that were given until now (`env.kwargs`), before validation."""
+        section, _, key = ARGUMENTS.partition(".")
+        given = self.settings[section].get(key, Setting({})).value
+        if isinstance(given, dict):
+            return given
+        return {}
 
     def config(self) -> Config:
         """Validates all settings.
@@ -268,9 +280,23 @@ class Settings:
             self._fault(setting, section, f"unknown section.{did_you_mean(section, self.settings)}")
         return False
 
+    def _put_argument(self, name: str, setting: Setting) -> None:
+        """Sets one of the arguments in `env.kwargs`; the others stay."""
+        section, _, key = ARGUMENTS.partition(".")
+        present = self.settings[section].get(key, Setting({}))
+        if isinstance(present.value, dict):
+            kept = present.value
+            sources = dict.fromkeys(filter(None, (present.source, setting.source)))
+            setting = setting._replace(source=", ".join(sources))
+        else:
+            kept = {}
+        self._put(section, key, setting._replace(value={**kept, name: setting.value}))
+
     def _put(self, section: str, key: str, setting: Setting) -> None:
         if not self._has_section(section, setting):
             return
+        if section == "env":
+            key = self._env_model.also_called.get(key, key)
         present = self.settings[section].get(key)
         if present is None or present.order <= setting.order:
             self.settings[section][key] = setting
@@ -295,6 +321,10 @@ class Settings:
                 self.settings[section] = kept
 
     @functools.cached_property
+    def _env_model(self) -> type[bases.EnvConfig]:
+        return cast("type[bases.EnvConfig]", _model(self.env.config, bases.EnvConfig))
+
+    @functools.cached_property
     def models(self) -> dict[str, type[Section]]:
         """The model of each section; `network` or `optimizer` is left out if its name is unknown.
 
@@ -302,7 +332,7 @@ class Settings:
         """
         models: dict[str, type[Section] | None] = {
             "run": bases.RunConfig,
-            "env": _model(self.env.config, bases.EnvConfig),
+            "env": self._env_model,
             "agent": _model(self.agent.config, bases.AgentConfig),
             "network": self._named_model("network", bases.NetworkConfig, self.registry.network),
             "optimizer": self._named_model("optimizer", bases.OptimizerConfig, self.registry.optimizer),
@@ -422,14 +452,12 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
         if elsewhere:
             hint = f" Did you mean '{elsewhere[0]}'?"
         if section == "env" and not hint:
-            hint = (
-                " Other arguments of an environment: register it with kwargs={…} under an id of your own, and name it "
-                "gym:MODULE:ID"
-            )
+            hint = f" Arguments of the environment itself: {ARGUMENTS}.{key}"
         return f"unknown key.{hint}"
     message: str = detail["msg"].removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input should have", "must have")
     message = message.replace("a valid tuple", "a list: [first, second, …]")
+    message = message.replace("a valid dictionary", "a mapping: {name: value}")
     if detail["loc"]:
         return f"{display(detail['input'])} — {message}"
     return message

@@ -96,12 +96,15 @@ class EnvFamily:
             Such a name gets here only if the user trusts the run.
         description: one line for listings.
         examples: a few full names, for listings; `check` resolves those that need no module to be imported.
+        variant: import string of `(rest: str, kwargs: Mapping) -> str`: the variant (`EnvEntry.variant`) of the
+            environment that is made with these arguments (`env.kwargs`). Without it arguments change no variant.
     """
 
     prefix: str
     resolve: ImportString
     description: str = ""
     examples: tuple[str, ...] = ()
+    variant: ImportString | None = None
     revision: int = ENTRY_REVISION
 
 
