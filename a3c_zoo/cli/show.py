@@ -139,8 +139,7 @@ def schema(env: str | None, agent: str | None, out: Path | None, force: bool) ->
     if env is None:
         found = set_schema(registry, None, registry.agent(agent) if agent else None)
     else:
-        find_typed_module(env)
-        entry = registry.env(env)
+        entry = registry.env(env_name(registry, env))
         found = set_schema(registry, entry, registry.agent(agent or entry.default_agent))
     if out is None:
         click.echo(schema_text(found), nl=False)
