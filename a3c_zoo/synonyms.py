@@ -13,14 +13,18 @@ from typing import Final
 #: Keys of configurations → words that mean the same elsewhere. The first key that a configuration has is meant.
 _KEYS: Final[Mapping[tuple[str, ...], str]] = {
     ("optimizer.learning_rate", "agent.learning_rate"): "lr step_size base_lr initial_lr",
-    ("run.steps",): "timesteps total_timesteps n_timesteps num_timesteps max_timesteps total_steps max_steps env_steps "
+    (
+        "run.steps",
+    ): "timesteps total_timesteps n_timesteps num_timesteps max_timesteps total_steps max_steps env_steps "
     "total_env_steps stop_timesteps step_budget",
     ("run.episodes",): "n_episodes num_episodes max_episodes total_episodes",
     ("run.time_limit_s",): "time_limit max_time wall_time max_seconds",
     ("run.seed",): "random_seed rng_seed random_state",
     ("run.device",): "cuda gpu use_cuda use_gpu",
     ("run.stop_return",): "target_return target_reward stop_reward reward_threshold solved_threshold",
-    ("run.workers",): "num_workers n_workers num_processes n_processes processes num_actors n_actors actors n_jobs "
+    (
+        "run.workers",
+    ): "num_workers n_workers num_processes n_processes processes num_actors n_actors actors n_jobs "
     "num_env_runners nproc cpus num_cpus cores",
     ("run.evaluation_every_steps",): "eval_freq eval_interval eval_every evaluation_interval evaluation_freq",
     ("run.evaluator_episodes",): "n_eval_episodes eval_episodes num_eval_episodes",
@@ -31,17 +35,28 @@ _KEYS: Final[Mapping[tuple[str, ...], str]] = {
     ("env.frame_stack",): "n_stack num_stack stack_frames stack_size",
     ("env.frame_skip",): "skip action_repeat frames_per_action",
     ("env.max_episode_steps",): "max_episode_length max_ep_len episode_length max_episode_len horizon",
-    ("agent.n_steps",): "num_steps rollout_length rollout_len rollout_steps rollout_fragment_length unroll_length "
+    (
+        "agent.n_steps",
+    ): "num_steps rollout_length rollout_len rollout_steps rollout_fragment_length unroll_length "
     "t_max tmax n_rollout_steps",
     ("agent.update_samples", "agent.batch_size"): "batch batch_size minibatch_size mini_batch_size "
     "sgd_minibatch_size train_batch_size",
     ("agent.gamma",): "discount discount_factor discount_rate",
     ("agent.gae_lambda",): "gae lambda lambda_ lam gae_lam tau",
-    ("agent.entropy_coefficient", "agent.ent_coef"): "entropy entropy_coef entropy_coeff entropy_beta entropy_weight "
+    (
+        "agent.entropy_coefficient",
+        "agent.ent_coef",
+    ): "entropy entropy_coef entropy_coeff entropy_beta entropy_weight "
     "entropy_bonus entropy_cost ent_weight beta",
-    ("agent.value_coefficient", "agent.vf_coef"): "value_coef value_coeff value_loss_coef value_loss_coeff vf_coeff "
+    (
+        "agent.value_coefficient",
+        "agent.vf_coef",
+    ): "value_coef value_coeff value_loss_coef value_loss_coeff vf_coeff "
     "vf_loss_coeff value_loss_weight critic_coef",
-    ("agent.clip_ratio", "agent.clip_range"): "clip clip_coef clip_param clip_eps eps_clip ppo_clip cliprange",
+    (
+        "agent.clip_ratio",
+        "agent.clip_range",
+    ): "clip clip_coef clip_param clip_eps eps_clip ppo_clip cliprange",
     ("agent.epochs", "agent.n_epochs"): "update_epochs num_epochs ppo_epochs ppo_epoch k_epochs noptepochs "
     "num_sgd_iter",
     ("agent.normalize_advantages", "agent.normalize_advantage"): "norm_adv normalize_adv norm_advantage",
@@ -49,17 +64,24 @@ _KEYS: Final[Mapping[tuple[str, ...], str]] = {
     ("agent.reward_scale",): "norm_reward norm_rewards normalize_reward normalize_rewards reward_scaling",
     ("agent.torch_threads",): "num_threads torch_num_threads",
     ("network.normalize_observations", "agent.normalize"): "norm_obs normalize_obs normalise_observations",
-    ("network.hidden_sizes", "agent.net_arch"): "hidden hidden_size hidden_dim hidden_units hidden_layers layers "
-    "fcnet_hiddens",
-    ("network.activation", "agent.activation"): "activation_fn activation_function nonlinearity fcnet_activation",
+    (
+        "network.hidden_sizes",
+        "agent.net_arch",
+    ): "hidden hidden_size hidden_dim hidden_units hidden_layers layers fcnet_hiddens",
+    (
+        "network.activation",
+        "agent.activation",
+    ): "activation_fn activation_function nonlinearity fcnet_activation",
     ("network.recurrent",): "lstm gru rnn use_lstm use_rnn",
     ("network.recurrent_size",): "lstm_hidden_size lstm_size lstm_cell_size rnn_size",
     ("network.name",): "network model net",
     ("optimizer.name",): "optimizer optim",
     ("optimizer.epsilon",): "eps adam_eps adam_epsilon rms_prop_eps rmsprop_eps",
     ("optimizer.schedule", "agent.learning_rate_schedule"): "anneal_lr lr_schedule lr_decay lr_anneal",
-    ("optimizer.max_grad_norm", "agent.max_grad_norm"): "grad_clip grad_norm clip_grad clip_grad_norm gradient_clip "
-    "gradient_clipping max_gradient_norm",
+    (
+        "optimizer.max_grad_norm",
+        "agent.max_grad_norm",
+    ): "grad_clip grad_norm clip_grad clip_grad_norm gradient_clip gradient_clipping max_gradient_norm",
 }
 
 #: Words that stand for a value, too.

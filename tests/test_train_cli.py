@@ -49,6 +49,14 @@ TAGS = {
     "train/grad_norm",
     "train/learning_rate",
     "train/staleness",
+    # Of stable-baselines3:
+    "rollout/ep_rew_mean",
+    "rollout/ep_len_mean",
+    "time/fps",
+    "train/policy_loss",
+    "train/value_loss",
+    "train/entropy_loss",
+    "train/loss",
 }
 
 
@@ -99,6 +107,10 @@ def test_cartpole_is_solved(tmp_path: Path) -> None:
     step, mean = points["episode/return_mean_100"][-1]
     assert step == outcome["steps"]
     assert mean == pytest.approx(outcome["mean_return_100"])
+    assert points["rollout/ep_rew_mean"] == points["episode/return_mean_100"]
+    assert points["train/policy_loss"] == points["train/loss_policy"]
+    assert [-value for _, value in points["train/entropy_loss"]] == [value for _, value in points["train/entropy"]]
+    assert points["time/fps"][-1][1] == pytest.approx(outcome["steps"] / outcome["training_s"], rel=0.05)
 
     saved = checkpoint(run)
     assert plain(saved)

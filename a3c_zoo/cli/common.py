@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 from a3c_zoo.cli.main import cli
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
+from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.typed_names import quiet_env_name
@@ -136,6 +137,7 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Configuration keys of the environment on the command line and its agent, as `section.key=` or as `key=`."""
     from a3c_zoo.config.sets import describe, resolve_config
+    from a3c_zoo.config.settings import ARGUMENTS
 
     registry = get_registry()
     try:
@@ -146,9 +148,23 @@ def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) ->
         )
     except ZooError:  # an unknown environment or agent; the command itself reports it
         return []
+    if incomplete.startswith(f"{ARGUMENTS}."):
+        described = {f"{ARGUMENTS}.{name}=": text for name, text in _arguments(entry).items()}
+        return matching(described, incomplete)
     described = {f"{row.key}=": row.description for row in rows}
     short = {key.rpartition(".")[2]: text for key, text in described.items()}
     return matching(described, incomplete) or matching(short, incomplete)
+
+
+def _arguments(entry: EnvEntry) -> dict[str, str]:
+    """The arguments that an environment takes, each with its default in words."""
+    from a3c_zoo.learning.arguments import parameters_of
+
+    try:
+        defaults = parameters_of(entry, load_object(entry.config)).defaults
+    except Exception:  # its code cannot be imported; the command itself reports it
+        return {}
+    return {name: default and f"default: {default}" for name, default in defaults.items()}
 
 
 def _typed_env(ctx: click.Context) -> str | None:

@@ -20,7 +20,7 @@ from a3c_zoo.comparison.methods import parsed_method, refuse_methods_without_run
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
-from a3c_zoo.display.displays import notebook_display
+from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines import Engine
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.engines.shared_folder import reserved
@@ -107,6 +107,7 @@ def compare(
     engine: str = DEFAULT_ENGINE,
     engine_options: str | Sequence[str] = (),
     watcher: ComparisonWatcher | None = None,
+    progress: bool | None = None,
 ) -> Comparison:
     """Trains agents and baselines over several seeds, evaluates them alike, and writes a report.
 
@@ -128,7 +129,7 @@ def compare(
         sources: run directories, or folders of them, to read: options of training are refused. trust: see `find_run`.
         out: the folder of the report, which must not hold a finished one; by default a new one in `comparisons`.
         engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
-        watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
+        watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. progress: as in `train`.
 
     Raises:
         ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call continues with missing runs.
@@ -181,7 +182,7 @@ def compare(
             reuse=reuse,
             host=opened.host(),
         )
-        return _watched(plan, rule, episodes, folder, watcher, opened, question)
+        return _watched(plan, rule, episodes, folder, watcher, opened, question, progress)
 
 
 def _refuse_training(**given: Any) -> None:
@@ -214,13 +215,14 @@ def _watched(
     watcher: ComparisonWatcher | None,
     engine: Engine,
     question: str,
+    progress: bool | None,
 ) -> Comparison:
     """Carries out a plan; a notebook shows the progress if nobody else watches."""
     if episodes < 1:
         raise ZooError(f"--episodes {episodes}: give 1 or more")
     if plan.missing:
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
-    with closing(notebook_display()) as display:
+    with closing(display_of_python(progress, watcher, "watcher")) as display:
         watcher = watcher or ComparisonView(display, engine.slots)
         plan = rehearse_plan(plan, rule, episodes, engine.slots, watcher.message)
         return carry_out(plan, rule, episodes, out, watcher, engine, question=question)

@@ -268,7 +268,7 @@ def plan_run(
         known.same(config),
         known.guess(config, budget.steps, budget.time_limit_s),
         max(schedules.values(), default=None) if budget.steps else None,
-        tuning_cost(registry, entry, agent, method.hyperparams),
+        tuning_cost(registry, entry, agent, method.hyperparams, given),
     )
 
 

@@ -46,7 +46,7 @@ _ATARI_KEYS: Final = {
 _ATARI_DEFAULTS: Final = {"terminal_on_life_loss": True, "clip_reward": True}
 #: A key of rl_zoo3 without a counterpart here → what to do.
 _CURES: Final = {
-    "env_kwargs": "register the environment with these arguments under an id of your own, and name it gym:MODULE:ID",
+    "env_kwargs": "a factory makes this environment; gym:ID takes them as env.kwargs",
     "callback": "a plugin's run hook does the same: docs/reference/hooks.md",
     "vec_env_wrapper": "-o 'env.wrappers=[module:Class]' takes Gymnasium's wrappers",
 }
@@ -169,6 +169,8 @@ class _Entry:
                 self.put(label, int(value) if is_whole else value, line)
             case "normalize":
                 self._normalize(value, line)
+            case "env_kwargs" if isinstance(value, dict) and not self._other_name:
+                self.put("env.kwargs", value, line)
             case "policy_kwargs":
                 self._policy(value, line)
             case "env_wrapper":

@@ -6,7 +6,7 @@ import functools
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -23,6 +23,8 @@ from a3c_zoo.synonyms import key_for, value_for
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later
 #: wins.
 _Order = tuple[int, int]
+#: The key with the arguments of the environment itself; `env.kwargs.NAME` is one of them.
+ARGUMENTS: Final = "env.kwargs"
 #: The layers above all files: single values, flags, and what follows from the agent.
 _OVERRIDES = 10
 _FLAGS = 11
@@ -143,7 +145,9 @@ class Settings:
                 )
                 continue
             if (several := _SEVERAL.split(value_text)) and len(several) > 1:
-                cure = shlex.join(word for each in (f"{key}={several[0]}", *several[1:]) for word in ("-o", each))
+                cure = shlex.join(
+                    word for each in (f"{key}={several[0]}", *several[1:]) for word in ("-o", each)
+                )
                 self._fault(setting, text, f"has several values. Type: {cure}")
                 continue
             try:
@@ -152,7 +156,9 @@ class Settings:
                 self._fault(setting, key, str(error))
                 continue
             section, dot, rest = key.rpartition(".")
-            if dot:
+            if section == ARGUMENTS:
+                self._put_argument(rest, setting)
+            elif dot:
                 self._put(section, rest, setting)
             else:
                 short.append((rest, setting))
@@ -172,6 +178,14 @@ class Settings:
                 known = {name: label for label in labels for name in (label, label.partition(".")[2])}
                 hint = _words_of_others(key, setting.value, labels) or did_you_mean(key, known)
                 self._fault(setting, key, f"unknown key.{hint}")
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the environment that were given until now (`env.kwargs`), before validation."""
+        section, _, key = ARGUMENTS.partition(".")
+        given = self.settings[section].get(key, Setting({})).value
+        if isinstance(given, dict):
+            return given
+        return {}
 
     def config(self) -> Config:
         """Validates all settings.
@@ -298,9 +312,23 @@ class Settings:
             text = f"{section}: {{{name}: {display(value_for(key, given.value))}}}"
             self._fault(given, key, f"stands below no section. Type: {text}")
 
+    def _put_argument(self, name: str, setting: Setting) -> None:
+        """Sets one of the arguments in `env.kwargs`; the others stay."""
+        section, _, key = ARGUMENTS.partition(".")
+        present = self.settings[section].get(key, Setting({}))
+        if isinstance(present.value, dict):
+            kept = present.value
+            sources = dict.fromkeys(filter(None, (present.source, setting.source)))
+            setting = setting._replace(source=", ".join(sources))
+        else:
+            kept = {}
+        self._put(section, key, setting._replace(value={**kept, name: setting.value}))
+
     def _put(self, section: str, key: str, setting: Setting) -> None:
         if not self._has_section(section, setting):
             return
+        if section == "env":
+            key = self._env_model.also_called.get(key, key)
         present = self.settings[section].get(key)
         if present is None or present.order <= setting.order:
             self.settings[section][key] = setting
@@ -325,6 +353,10 @@ class Settings:
                 self.settings[section] = kept
 
     @functools.cached_property
+    def _env_model(self) -> type[bases.EnvConfig]:
+        return cast("type[bases.EnvConfig]", _model(self.env.config, bases.EnvConfig))
+
+    @functools.cached_property
     def models(self) -> dict[str, type[Section]]:
         """The model of each section; `network` or `optimizer` is left out if its name is unknown.
 
@@ -332,7 +364,7 @@ class Settings:
         """
         models: dict[str, type[Section] | None] = {
             "run": bases.RunConfig,
-            "env": _model(self.env.config, bases.EnvConfig),
+            "env": self._env_model,
             "agent": _model(self.agent.config, bases.AgentConfig),
             "network": self._named_model("network", bases.NetworkConfig, self.registry.network),
             "optimizer": self._named_model("optimizer", bases.OptimizerConfig, self.registry.optimizer),
@@ -468,14 +500,12 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
         if not hint and (meant := key_for(key, labels)):
             hint = f" Did you mean '{meant}'?"
         if section == "env" and not hint:
-            hint = (
-                " Other arguments of an environment: register it with kwargs={…} under an id of your own, and name it "
-                "gym:MODULE:ID"
-            )
+            hint = f" Arguments of the environment itself: {ARGUMENTS}.{key}"
         return f"unknown key.{hint}"
     message: str = detail["msg"].removeprefix("Value error, ")
     message = message.replace("Input should be", "must be").replace("Input should have", "must have")
     message = message.replace("a valid tuple", "a list: [first, second, …]")
+    message = message.replace("a valid dictionary", "a mapping: {name: value}")
     if detail["loc"]:
         cure = _cure_of_value(detail, section, models)
         return f"{display(detail['input'])} — {message}{cure and f'. Type: {cure}'}"

@@ -99,6 +99,8 @@ class EnvFamily:
         recognise: import string of `(name: str) -> str | None`. It returns the full name of the environment that is
             known elsewhere as `name`, such as an id of Gymnasium in any letter case; None if the family has none. It
             imports no module that the name chooses.
+        variant: import string of `(rest: str, kwargs: Mapping) -> str`: the variant (`EnvEntry.variant`) of the
+            environment that is made with these arguments (`env.kwargs`). Without it arguments change no variant.
     """
 
     prefix: str
@@ -106,6 +108,7 @@ class EnvFamily:
     description: str = ""
     examples: tuple[str, ...] = ()
     recognise: ImportString | None = None
+    variant: ImportString | None = None
     revision: int = ENTRY_REVISION
 
 

@@ -123,6 +123,25 @@ class Registry:
             f"unknown environment '{name}'. Did you mean '{as_id}'? See: a3c-zoo list envs"
         )
 
+    def with_arguments(self, env: EnvEntry, kwargs: Mapping[str, object]) -> EnvEntry:
+        """Returns an environment with the variant that it has if it is made with these arguments (`env.kwargs`).
+
+        Raises:
+            PluginError: the plugin of its family fails.
+        """
+        prefix, _, rest = env.name.partition(":")
+        family = self.families.get(prefix)
+        if family is None or family.variant is None or not kwargs:
+            return env
+        try:
+            variant = entries.load_object(family.variant)(rest, kwargs)
+        except Exception as error:
+            why = type_and_message(error)
+            raise PluginError(
+                f"{self.owner(family)} failed to tell the variant of '{env.name}': {why}"
+            ) from error
+        return replace(env, variant=variant)
+
     def agent(self, name: str) -> AgentEntry:
         """Returns the agent or baseline `name`. Raises UnknownNameError if there is none."""
         return self._find("agent", name, self.agents)

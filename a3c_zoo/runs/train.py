@@ -228,8 +228,9 @@ def _warm_up(setup: RunSetup) -> None:
         raise ZooError(
             "--stop-return: run.stop_when_solved is false, so this run ends only when its budget is spent; leave it out"
         )
-    if not setup.serial and (run.has_evaluator or setup.target is not None):
-        pickled((setup.entry, setup.network, setup.config))  # otherwise its first evaluation would fail
+    has_evaluations = run.has_evaluator or setup.target is not None
+    if not setup.serial and (has_evaluations or not setup.agent.one_process):
+        pickled((setup.entry, setup.network, setup.config))  # otherwise a worker or an evaluation would fail
     setup.warm_up()
     if run.film_every:
         _refuse_films(setup)

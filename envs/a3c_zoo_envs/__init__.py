@@ -33,6 +33,7 @@ def zoo_envs() -> list[EnvEntry | EnvFamily]:
             prefix="gym",
             resolve="a3c_zoo_envs.gym_family:resolve",
             description="any environment registered with Gymnasium, by its id",
+            variant="a3c_zoo_envs.gym_family:variant",
             examples=("gym:Acrobot-v1", "gym:my_package:Maze-v0"),
             recognise="a3c_zoo_envs.gym_family:recognise",
         ),
