@@ -117,6 +117,13 @@ def test_every_option_that_a_page_types_exists(page: str) -> None:
         assert typed <= options, f"{page}: a3c-zoo {command.name}"
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/faq.md", "docs/from-rl-zoo.md", "docs/classics.md"])
+def test_every_key_that_a_page_types_exists(page: str) -> None:
+    keys = re.findall(r"-o '?(?:\w+\.)*(\w+)=", text_of(ROOT / page))
+    known = set(re.findall(r"^\| `\w+\.(\w+)` \|", text_of(DOCS / "reference/configuration.md"), re.M))
+    assert set(keys) <= known
+
+
 # What is generated from code
 
 
