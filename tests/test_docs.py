@@ -79,6 +79,14 @@ def test_the_front_page_of_the_docs_begins_as_readme() -> None:
     assert front.startswith(first_screen)
 
 
+def test_readme_and_continuous_integration_run_the_same_tests() -> None:
+    """`make test`. README has no count of tests, which each change would make wrong."""
+    readme = text_of(ROOT / "README.md")
+    assert "`make test` runs" in readme
+    assert text_of(ROOT / ".ci" / "run").splitlines()[-1] == "exec make test"
+    assert not re.search(r"\d+ (passed|skipped)", readme)
+
+
 @pytest.mark.parametrize(
     "page", ["architecture.md", "benchmarks.md", "explanation/comparison.md", "explanation/experiments.md"]
 )
