@@ -115,7 +115,7 @@ def commands_of(page: Path) -> list[list[str]]:
 def test_every_option_that_a_page_types_exists(page: str) -> None:
     for _, *words in commands_of(ROOT / page):
         command: click.Command | None = cli
-        options = {"--plugin", "--debug", "--help"}
+        options = {"--plugin", "--debug", "--help", "-h"}
         while isinstance(command, click.Group) and words and words[0].isascii() and not words[0].startswith("-"):
             command = command.get_command(click.Context(command), words.pop(0))
         if command is None:  # of a plugin, or what an error message shows
