@@ -1,8 +1,9 @@
-"""A hook of MkDocs: what GitHub shows in another way than Python-Markdown, and how much a page counts in the search.
+"""A hook of MkDocs: what GitHub shows in another way than Python-Markdown.
 
 Links from a page to files of the repository that are not part of the site become plain paths. A link to a file that is
 not there is a warning. A link that shows the name of a page's file shows the page's title. GitHub needs a backslash
-before each `|` in a table, Python-Markdown shows it in code.
+before each `|` in a table, Python-Markdown shows it in code. How much a page counts in the search stands in mkdocs.yml,
+because GitHub would show it at the head of the page.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     boosts = config.extra["search_boost"]
     top = page.file.src_uri.partition("/")[0] + "/"
     if boost := boosts.get(page.file.src_uri, boosts.get(top)):
-        page.meta["search"] = {"boost": boost}  # here and not at the head of the page, where GitHub would show it
+        page.meta["search"] = {"boost": boost}
 
     def plain(link: re.Match[str]) -> str:
         text, target = link[1], posixpath.normpath(posixpath.join(folder, link[2]))

@@ -143,18 +143,6 @@ def test_the_generated_part_is_what_the_code_says(page: str) -> None:
     assert reference_pages.generated_part(page) == wanted, "run: python -m tests.reference_pages"
 
 
-def test_the_notebook_is_the_tutorial() -> None:
-    assert text_of(reference_pages.NOTEBOOK) == reference_pages.notebook(), "run: python -m tests.reference_pages"
-
-
-def test_the_gallery_begins_with_its_films() -> None:
-    page = text_of(DOCS / "gallery.md")
-    films = re.findall(r'^<a href="#([^"]+)"><img src="(gallery/[^"]+\.gif)"', page.partition("\n## ")[0], re.M)
-    assert [film for _, film in films] == [f"gallery/{subject.name}.gif" for subject in gallery.SUBJECTS]
-    assert {anchor for anchor, _ in films} <= anchors_of(DOCS / "gallery.md")
-    assert all((DOCS / film).is_file() for _, film in films)
-
-
 def test_the_gallery_is_what_its_program_makes() -> None:
     """The commands that made each film are those of the program today, and every film is there and small."""
     made = json.loads(text_of(gallery.DATA))
@@ -172,6 +160,18 @@ def test_the_gallery_is_what_its_program_makes() -> None:
             assert told == {key: each[key] for key in told}, each["name"]
     assert max(sizes.values()) <= gallery.LARGEST_FILE_KB
     assert sum(sizes.values()) <= gallery.LARGEST_FOLDER_KB
+
+
+def test_the_notebook_is_the_tutorial() -> None:
+    assert text_of(reference_pages.NOTEBOOK) == reference_pages.notebook(), "run: python -m tests.reference_pages"
+
+
+def test_the_gallery_begins_with_its_films() -> None:
+    page = text_of(DOCS / "gallery.md")
+    films = re.findall(r'^<a href="#([^"]+)"><img src="(gallery/[^"]+\.gif)"', page.partition("\n## ")[0], re.M)
+    assert [film for _, film in films] == [f"gallery/{subject.name}.gif" for subject in gallery.SUBJECTS]
+    assert {anchor for anchor, _ in films} <= anchors_of(DOCS / "gallery.md")
+    assert all((DOCS / film).is_file() for _, film in films)
 
 
 def public_names() -> list[str]:

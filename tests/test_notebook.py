@@ -27,6 +27,8 @@ class Cell:
     html: list[str] = field(default_factory=list)
     result: str = ""
     printed: str = ""
+    result_html: str = ""
+    result_png: str = ""
     others: list[str] = field(default_factory=list)
 
 
@@ -65,6 +67,8 @@ def run(client: Any, code: str, limit_s: float = 150.0) -> Cell:
             cell.html.append(content["data"]["text/html"])
         elif kind == "execute_result":
             cell.result = text
+            cell.result_html = content["data"].get("text/html", "")
+            cell.result_png = content["data"].get("image/png", "")
         elif kind == "stream" and content["name"] == "stdout":
             cell.printed += content["text"]
         elif kind not in ("status", "execute_input"):
@@ -134,3 +138,38 @@ def test_the_tutorial_is_a_notebook_that_trains(kernel: Any) -> None:
     assert printed["random actions"] < 45
     assert printed["a rule"] > 90
     assert printed["the agent"] > 80
+
+
+CELL = """
+import gymnasium, numpy as np
+
+class Coin(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), WORTH * float(action), True, False, {}
+"""
+
+
+def test_a_class_of_a_cell_trains_also_when_the_cell_runs_again(kernel: Any) -> None:
+    """With worker processes and an evaluator, and in turn."""
+    quick = "overrides={'run.stop_when_solved': False, 'run.evaluation_every_s': 0.1}, steps=2000"
+    for worth, how, name in ((1.0, "workers=2", "three"), (5.0, "workers=2", "four"), (7.0, "serial=True", "five")):
+        run(kernel, CELL.replace("WORTH", str(worth)))
+        trained = run(kernel, f"import a3c_zoo\nout = a3c_zoo.train(Coin, {quick}, {how}, name='{name}')\nout")
+        assert trained.result.startswith("<Outcome: steps (2,000 steps done); 2,")
+        assert "<polyline" in trained.result_html
+        assert trained.others == []
+        played = run(kernel, "a3c_zoo.evaluate(a3c_zoo.load_agent(out), episodes=5, deterministic=True).mean_return")
+        assert float(played.result) == worth
+
+
+def test_a_figure_is_shown(kernel: Any) -> None:
+    run(kernel, "import a3c_zoo; out = a3c_zoo.train('cartpole', serial=True, steps=500, name='six')")
+    shown = run(kernel, "a3c_zoo.plot([out])")
+    assert shown.result_png.startswith("iVBORw0KGgo")  # PNG in base64
