@@ -1,9 +1,10 @@
-"""A hook of MkDocs: what GitHub shows in another way than Python-Markdown.
+"""A hook of MkDocs: what GitHub shows in another way than Python-Markdown, how much a page counts in the search, and the
+sources of pages beside them.
 
 Links from a page to files of the repository that are not part of the site become plain paths. A link to a file that is
 not there is a warning. A link that shows the name of a page's file shows the page's title. GitHub needs a backslash
-before each `|` in a table, Python-Markdown shows it in code. How much a page counts in the search stands in mkdocs.yml,
-because GitHub would show it at the head of the page.
+before each `|` in a table, Python-Markdown shows it in code. How much a page counts in the search stands in mkdocs.yml:
+at the head of the page, GitHub would show it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import posixpath
 import re
+import shutil
 from typing import Any
 
 LOG = logging.getLogger("mkdocs.hooks")  # `mkdocs build --strict` counts its warnings
@@ -48,3 +50,11 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
         return CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0])
 
     return ROW.sub(bare, LINK.sub(plain, markdown))
+
+
+def on_page_content(html: str, *, page: Any, config: Any, **_: Any) -> str:
+    """Called by MkDocs with each page: `llms.txt` names its source, which then lies beside it."""
+    source = os.path.join(config.site_dir, page.file.src_uri)
+    os.makedirs(os.path.dirname(source), exist_ok=True)
+    shutil.copyfile(page.file.abs_src_path, source)
+    return html

@@ -20,6 +20,7 @@ from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import Registry, load_registry
 from benchmarks import gallery
+from tests import llms
 from tests.wheels import ROOT
 
 NOTEBOOK = ROOT / "docs" / "tutorial.ipynb"
@@ -68,7 +69,8 @@ def configuration_tables(registry: Registry) -> str:
 
 
 def _environments(registry: Registry) -> dict[str, str]:
-    families = {f"{family.prefix}:…": registry.env(family.examples[0]) for family in registry.families.values()}
+    named = [family for family in registry.families.values() if family.examples]
+    families = {f"{family.prefix}:…": registry.env(family.examples[0]) for family in named}
     return {name: entry.config for name, entry in {**registry.envs, **families}.items()}
 
 
@@ -189,6 +191,7 @@ def write() -> None:
         before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
         path.write_text(f"{before}{begin}\n{text.strip()}\n\n{END}{after}", encoding="utf-8")
+    llms.FILE.write_text(llms.llms_text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from a3c_zoo import ZooError, errors, records
 from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
 from benchmarks import gallery
-from tests import reference_pages
+from tests import llms, reference_pages
 from tests.toys_runs import command_line, installed_here
 from tests.wheels import GRIDWORLD, PPO, ROOT
 
@@ -143,6 +143,33 @@ def test_the_generated_part_is_what_the_code_says(page: str) -> None:
     assert reference_pages.generated_part(page) == wanted, "run: python -m tests.reference_pages"
 
 
+def test_the_notebook_is_the_tutorial() -> None:
+    assert text_of(reference_pages.NOTEBOOK) == reference_pages.notebook(), "run: python -m tests.reference_pages"
+
+
+def test_the_gallery_begins_with_its_films() -> None:
+    page = text_of(DOCS / "gallery.md")
+    films = re.findall(r'^<a href="#([^"]+)"><img src="(gallery/[^"]+\.gif)"', page.partition("\n## ")[0], re.M)
+    assert [film for _, film in films] == [f"gallery/{subject.name}.gif" for subject in gallery.SUBJECTS]
+    assert {anchor for anchor, _ in films} <= anchors_of(DOCS / "gallery.md")
+    assert all((DOCS / film).is_file() for _, film in films)
+
+
+def test_the_list_for_language_models_has_every_page() -> None:
+    """Their titles are those of the site, and each has a sentence."""
+    assert llms.FILE.read_text(encoding="utf-8") == llms.llms_text(), "run: python -m tests.reference_pages"
+    lines = [line for line in llms.llms_text().splitlines() if line.startswith("- ")]
+    found = [re.fullmatch(r"- \[[^\]]+\]\(([^)]+)\): .{10,}", line) for line in lines]
+    assert all(found), lines
+    pages = {path.relative_to(llms.DOCS).as_posix() for path in llms.DOCS.rglob("*.md")}
+    assert {match[1] for match in found if match} == pages
+
+
+def test_the_first_sentence_of_a_page() -> None:
+    page = "# Title\n\n![a](b.png)\n\n```sh\nx\n\ny\n```\n\n| a |\n\nA **bold** [word](x.md) here. Another one.\n"
+    assert llms.first_sentence(page) == "A bold word here."
+
+
 def test_the_gallery_is_what_its_program_makes() -> None:
     """The commands that made each film are those of the program today, and every film is there and small."""
     made = json.loads(text_of(gallery.DATA))
@@ -160,18 +187,6 @@ def test_the_gallery_is_what_its_program_makes() -> None:
             assert told == {key: each[key] for key in told}, each["name"]
     assert max(sizes.values()) <= gallery.LARGEST_FILE_KB
     assert sum(sizes.values()) <= gallery.LARGEST_FOLDER_KB
-
-
-def test_the_notebook_is_the_tutorial() -> None:
-    assert text_of(reference_pages.NOTEBOOK) == reference_pages.notebook(), "run: python -m tests.reference_pages"
-
-
-def test_the_gallery_begins_with_its_films() -> None:
-    page = text_of(DOCS / "gallery.md")
-    films = re.findall(r'^<a href="#([^"]+)"><img src="(gallery/[^"]+\.gif)"', page.partition("\n## ")[0], re.M)
-    assert [film for _, film in films] == [f"gallery/{subject.name}.gif" for subject in gallery.SUBJECTS]
-    assert {anchor for anchor, _ in films} <= anchors_of(DOCS / "gallery.md")
-    assert all((DOCS / film).is_file() for _, film in films)
 
 
 def public_names() -> list[str]:

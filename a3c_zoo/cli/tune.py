@@ -13,6 +13,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    Count,
     ask_to_train,
     complete_env,
     configuration_options,
@@ -70,7 +71,7 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
     metavar="N",
     help="Runs of the comparison.",
 )
-@click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)
+@click.option("--steps", type=Count(1), metavar="N", help=STEPS)
 @click.option(
     "--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation."
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.cures import install_extra
-from a3c_zoo.display.displays import notebook_display
+from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import valid_name
@@ -45,6 +45,7 @@ def tune(
     engine: str = DEFAULT_ENGINE,
     engine_options: Sequence[str] = (),
     watcher: TuningWatcher | None = None,
+    progress: bool | None = None,
 ) -> dict[str, Any] | None:
     """Searches for better hyperparameters, compares the result with the start, and writes it as a set.
 
@@ -62,7 +63,7 @@ def tune(
         study: its name; by default `ENV-AGENT`, or `ENV-NAME` with the name of a method.
         storage: where Optuna keeps it, see `a3c-zoo tune --storage`. out: the file of the set.
         engine, engine_options: what runs the trainings, and its settings: `KEY=VALUE` texts.
-        watcher: is told the progress; by default notebooks show it.
+        watcher: is told the progress. progress: as in `train`.
 
     Returns:
         The contents of `a3c-zoo tune --json`; None if other processes still train trials of the study.
@@ -103,7 +104,7 @@ def tune(
     file = None if out is None else Path(out)
     with (
         open_engine(get_registry(), engine, engine_options) as opened,
-        closing(notebook_display()) as display,
+        closing(display_of_python(progress, watcher, "watcher")) as display,
     ):
         made = TuningStudy(name, storage, Path(runs_dir), settings)
         refuse_if_ended(made, trials, timeout_s, final_seeds, file, _argument_text)

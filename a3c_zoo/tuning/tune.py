@@ -20,7 +20,8 @@ from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.files import absolute, refuse_place
-from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
 from a3c_zoo.runs.signals import stop_on_signals
 from a3c_zoo.tuning.contenders import REDUCTION, Contender
@@ -62,8 +63,8 @@ def make_settings(
         ZooError: something of the method is given twice, or it cannot be read.
         ConfigError: it has no such set, or its agent has no such key.
     """
-    find_typed_module(env)
     registry = get_registry()
+    env = env_name(registry, env)
     entry = registry.env(env)
     if method:
         if agent or hyperparams or overrides:
