@@ -127,7 +127,8 @@ def test_every_option_that_a_page_types_exists(page: str) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/faq.md", "docs/from-rl-zoo.md", "docs/classics.md"])
 def test_every_key_that_a_page_types_exists(page: str) -> None:
-    keys = re.findall(r"-o '?(?:\w+\.)*(\w+)=", text_of(ROOT / page))
+    text = text_of(ROOT / page).replace("env.kwargs.", "KWARGS.")
+    keys = re.findall(r"-o '?(?:[a-z]\w*\.)*([a-z]\w*)=", text)
     known = set(re.findall(r"^\| `\w+\.(\w+)` \|", text_of(DOCS / "reference/configuration.md"), re.M))
     assert set(keys) <= known
 
