@@ -112,14 +112,12 @@ def test_what_has_no_key_here_is_named(file: Path, caplog: pytest.LogCaptureFixt
     config = resolved(file, "gym:CartPole-v1")
     assert given(config, file) == {
         "run.steps": 500, "env.num_envs": 1, "env.max_episode_steps": 200, "agent.policy": "MlpPolicy",
-        "agent.net_arch": [8],
+        "agent.net_arch": [8], "env.kwargs": {"is_slippery": False},
     }  # fmt: skip
     wrappers = (
         "env.wrappers=[{gymnasium.wrappers:FrameStackObservation: {stack_size: 4}}, {my.wrappers:Mine: {a: x y}}]"
     )
     assert caplog.messages == [
-        f"{file}:32 env_kwargs: {{is_slippery: false}} is left out: register the environment with these arguments "
-        "under an id of your own, and name it gym:MODULE:ID",
         f"{file}:33 clip_range_vf: 0.2 is left out: there is no such key here",
         f"{file}:34 train_freq: [1, episode] is left out: there is no such key here",
         f"{file}:35 policy_kwargs.features_extractor_class: Mine is left out: there is no such key here",
@@ -128,6 +126,7 @@ def test_what_has_no_key_here_is_named(file: Path, caplog: pytest.LogCaptureFixt
     caplog.clear()
     resolved(file, "cartpole")
     assert f"gym:CartPole-v1 takes them: -o '{wrappers}'" in caplog.messages[-1]
+    assert "env_kwargs: {is_slippery: false} is left out: a factory makes this environment" in caplog.messages[0]
 
 
 @pytest.mark.parametrize(

@@ -176,19 +176,20 @@ def test_the_command_that_goes_on_has_a_budget_left(
 
 
 @pytest.mark.parametrize(
-    ("has_typed", "folders", "repeated"),
+    ("typed", "folders", "repeated"),
     [
-        (True, "", "PYTHONPATH=. "),  # as the first command found a module here
-        (False, ".", "PYTHONPATH=. "),  # as one that goes on does
-        (True, "/opt/lib", "PYTHONPATH=/opt/lib:. "),
-        (False, "src:/opt/my lib", "PYTHONPATH='src:/opt/my lib' "),
-        (False, ":/opt/lib", ""),  # likely set for every command
+        (["."], "", "PYTHONPATH=. "),  # as the first command found a module here
+        ([], ".", "PYTHONPATH=. "),  # as one that goes on does
+        (["."], "/opt/lib", "PYTHONPATH=/opt/lib:. "),
+        (["/my sims"], "/opt/lib", "PYTHONPATH='/opt/lib:/my sims' "),  # as the first command named a file there
+        ([], "src:/opt/my lib", "PYTHONPATH='src:/opt/my lib' "),
+        ([], ":/opt/lib", ""),  # likely set for every command
     ],
 )
 def test_the_next_command_finds_the_modules_of_this_one(
-    has_typed: bool, folders: str, repeated: str, monkeypatch: pytest.MonkeyPatch
+    typed: list[str], folders: str, repeated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MODULE_FILES, "has_typed", has_typed)
+    monkeypatch.setattr(MODULE_FILES, "typed_folders", {f"/somewhere/{folder}": folder for folder in typed})
     monkeypatch.setenv("PYTHONPATH", folders)
     assert next_command("play x") == f"{repeated}a3c-zoo play x"
 

@@ -35,6 +35,7 @@ from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import ConfigError, ObservationError, RunDirectoryError, ZooError
+from a3c_zoo.learning.arguments import check_arguments
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.wrappers import load_wrappers, wrap_all
@@ -61,6 +62,9 @@ WRAPPER_KEYS = {
     "life_loss": "terminal_on_life_loss",
     "sticky_actions": "action_repeat_probability",
 }
+
+#: Keys that ale_py's own environments have, too.
+EMULATOR_KEYS = {"full_action_space", "mode", "difficulty"}
 
 #: Key of a schedule → SB3's attribute with the schedule.
 SCHEDULES = {"learning_rate_schedule": "lr_schedule", "clip_range_schedule": "clip_range"}
@@ -132,11 +136,10 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_en
     ):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
         return _make_atari_stack(entry, config, num_envs, seed, vec_env)
     if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
-        _refuse_changed(entry, config.env, given)
-    if entry.factory is None:
-        kwargs = {**entry.kwargs, **given}
-    else:
+        _refuse_changed(entry, config.env, given.keys() | {"kwargs"})
         kwargs = {}
+    else:
+        kwargs = config.env.arguments(entry.kwargs)
 
     # SB3 puts its monitor around it, and `wrapper_class` around both. To an id it would add a `render_mode`, which
     # some environments refuse.
@@ -148,7 +151,9 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_en
     if vec_env == "subproc":
         made = MadeInProcess(MODULE_FILES, env_id, tuple(wrappers))
     wrapper_class = ClipRewardEnv if clip else None
-    with faults_of(entry), _stepping(entry, config, vec_env) as arguments:
+    with faults_of(entry, config=config.env), _stepping(entry, config, vec_env) as arguments:
+        if entry.factory is None:
+            check_arguments(entry, config.env)
         env = make_vec_env(made, num_envs, seed, env_kwargs=kwargs, wrapper_class=wrapper_class, **arguments)
     if np.any(start := getattr(env.action_space, "start", 0)):
         env.close()
@@ -186,14 +191,18 @@ def _make_atari_stack(
     given = config.env.factory_kwargs()
     # SB3's wrapper always fires; the key is for evaluations on the zoo's games
     given.pop("fire_after_life_loss", None)
-    _refuse_changed(entry, config.env, given.keys() - WRAPPER_KEYS.keys() - {"frame_stack"})
+    unknown = given.keys() - WRAPPER_KEYS.keys() - EMULATOR_KEYS - {"frame_stack"}
+    _refuse_changed(entry, config.env, unknown | {"kwargs"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}
+    emulator = {key: given[key] for key in EMULATOR_KEYS if key in given}
     made: Any = entry.own_id
     if vec_env == "subproc":
         made = MadeInProcess(MODULE_FILES, entry.own_id)
     wrapper_kwargs = {**wrapper, "clip_reward": config.agent.clip_rewards}
     with faults_of(entry), _stepping(entry, config, vec_env) as arguments:
-        env = make_atari_env(made, num_envs, seed, wrapper_kwargs=wrapper_kwargs, **arguments)
+        env = make_atari_env(
+            made, num_envs, seed, wrapper_kwargs=wrapper_kwargs, env_kwargs=emulator, **arguments
+        )
     return VecTransposeImage(VecFrameStack(env, given.get("frame_stack", 4)))
 
 

@@ -25,8 +25,9 @@ from a3c_zoo.files import refuse_out, write_out
 from a3c_zoo.plugins.entries import CommandEntry, Entry, HyperparamEntry
 from a3c_zoo.plugins.loading import PluginInfo, Selection
 from a3c_zoo.plugins.offers import kind_of, name_of
-from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
+from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.plugins.sources import RUN_HOOKS
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.standard_streams import take_stdout
 
 HEADER = ("key", "value", "source", "meaning")
@@ -72,8 +73,7 @@ def hyperparams(
         take_stdout()
     warn_about_faults()
     registry = get_registry()
-    find_typed_module(env)
-    entry = registry.env(env)
+    entry = registry.env(env_name(registry, env))
     agent_entry = registry.agent(agent or entry.default_agent)
     if out is not None:
         refuse_out(out, (".yml", ".yaml"), force)
@@ -139,8 +139,7 @@ def schema(env: str | None, agent: str | None, out: Path | None, force: bool) ->
     if env is None:
         found = set_schema(registry, None, registry.agent(agent) if agent else None)
     else:
-        find_typed_module(env)
-        entry = registry.env(env)
+        entry = registry.env(env_name(registry, env))
         found = set_schema(registry, entry, registry.agent(agent or entry.default_agent))
     if out is None:
         click.echo(schema_text(found), nl=False)

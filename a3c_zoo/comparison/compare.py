@@ -32,6 +32,7 @@ from a3c_zoo.figures.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.figures.results import Making, results_of
 from a3c_zoo.figures.sequential import SequentialRule, SequentialTest
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.report.places import REPORT_FILES, REPORT_PAGE, choose_out, claimed, opening
@@ -138,6 +139,8 @@ def compare(
     agents = _several(agents)
     baselines = _several(baselines)
     methods = _several(methods)
+    if not sources:
+        envs = [env_name(get_registry(), name) for name in envs]
     folder = choose_out(out, envs)
     check_question(question, until_decided)
     if sources:

@@ -6,9 +6,11 @@ Each field has a description with its unit. This module imports neither torch no
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -32,6 +34,9 @@ NEVER = 2**62
 #: The largest integer of a key. Counters and tensors have 64 bits.
 LARGEST = 2**63 - 1
 
+
+#: Arguments of environments that no configuration gives.
+GIVEN_BY_ZOO: Final = ("num_envs", "seed", "render_mode")
 
 _Kind = TypeVar("_Kind")
 
@@ -87,6 +92,19 @@ def _largest(value: Any) -> int:
     if isinstance(value, int):
         return abs(value)
     return 0
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a finite number, a text, a bool, None, or a list or mapping of these; keys are texts."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(_is_plain, value.values()))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return (
+        value is None or isinstance(value, bool | str) or (isinstance(value, int) and abs(value) <= LARGEST)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +345,30 @@ class EnvConfig(Section):
         description="Gymnasium wrappers around each environment, the innermost first: module:Class, or with arguments "
         "{module:Class: {argument: value}}",
     )
+    kwargs: dict[str, Any] = Field(
+        {},
+        description="arguments of the environment itself, by name: plain values, such as {is_slippery: false}; one of "
+        "them: env.kwargs.is_slippery=false",
+    )
+
+    #: Name of a key in other programs → the key. Both may be typed.
+    also_called: ClassVar[Mapping[str, str]] = {}
+
+    @field_validator("kwargs")
+    @classmethod
+    def _check_kwargs(cls, kwargs: dict[str, Any]) -> dict[str, Any]:
+        for name, value in kwargs.items():
+            if name in cls.model_fields or name in cls.also_called:
+                raise ValueError(f"'{name}' is a key of its own: env.{cls.also_called.get(name, name)}")
+            if name in GIVEN_BY_ZOO:
+                raise ValueError(f"'{name}' is given by a3c-zoo: leave it out")
+            if not name.isidentifier():
+                raise ValueError(f"'{name}' is no name of an argument")
+            if not _is_plain(value):
+                raise ValueError(
+                    f"'{name}' must be a number, a text, true, false, null, or a list or mapping of them"
+                )
+        return kwargs
 
     @field_validator("wrappers")
     @classmethod
@@ -357,6 +399,14 @@ class EnvConfig(Section):
     def factory_kwargs(self) -> dict[str, Any]:
         """Returns the keyword arguments of the factory: all keys except those of this base class."""
         return {name: value for name, value in self if name not in EnvConfig.model_fields}
+
+    def arguments(self, entry_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns all keyword arguments with which the environment is made.
+
+        Args:
+            entry_kwargs: `EnvEntry.kwargs`. The keys of this section come before them, and `kwargs` before both.
+        """
+        return {**entry_kwargs, **self.factory_kwargs(), **copy.deepcopy(self.kwargs)}
 
 
 class AgentConfig(Section):

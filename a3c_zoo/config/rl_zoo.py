@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from a3c_zoo.config.models import PLUGINS, SECTIONS
 from a3c_zoo.config.yaml import Document, Location, OthersDocument, YamlFault, display
-from a3c_zoo.errors import did_you_mean
+from a3c_zoo.errors import MOST_NAMES, did_you_mean
 
 #: Top-level keys of the zoo's own files.
 _OURS: Final = {*SECTIONS, PLUGINS, "search", "tuning", "env_name", "agent_name"}
@@ -46,7 +46,7 @@ _ATARI_KEYS: Final = {
 _ATARI_DEFAULTS: Final = {"terminal_on_life_loss": True, "clip_reward": True}
 #: A key of rl_zoo3 without a counterpart here → what to do.
 _CURES: Final = {
-    "env_kwargs": "register the environment with these arguments under an id of your own, and name it gym:MODULE:ID",
+    "env_kwargs": "a factory makes this environment; gym:ID takes them as env.kwargs",
     "callback": "a plugin's run hook does the same: docs/reference/hooks.md",
     "vec_env_wrapper": "-o 'env.wrappers=[module:Class]' takes Gymnasium's wrappers",
 }
@@ -89,9 +89,8 @@ def translated(
         )
     if chosen is None:
         text = f"it has no entry for {their_name or 'an environment without a Gymnasium id'}."
-        return _refused(
-            source, f"{text}{did_you_mean(their_name, entries)} It has: {', '.join(sorted(entries)[:20])}"
-        )
+        some = f"{', '.join(sorted(entries)[:MOST_NAMES])}{', …' if len(entries) > MOST_NAMES else ''}"
+        return _refused(source, f"{text}{did_you_mean(their_name, entries)} It has: {some}")
     entry = _Entry(source, fields, f"gym:{env_id}" if is_vector and env_id else None)
     entry.put("env.num_envs", 1, entries[chosen].line)  # rl_zoo3's default
     for key, value in entries[chosen].value.items():
@@ -170,6 +169,8 @@ class _Entry:
                 self.put(label, int(value) if is_whole else value, line)
             case "normalize":
                 self._normalize(value, line)
+            case "env_kwargs" if isinstance(value, dict) and not self._other_name:
+                self.put("env.kwargs", value, line)
             case "policy_kwargs":
                 self._policy(value, line)
             case "env_wrapper":

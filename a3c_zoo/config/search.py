@@ -53,7 +53,7 @@ def search_space(
     Raises ConfigError with a line for each fault, and ZooError if there is no space, or no key is left.
     """
     settings = Settings(registry, env, agent)
-    for document in documents_of(registry, env, agent, hyperparams):
+    for document in documents_of(registry, env, agent, hyperparams, overrides):
         settings.add_document(document)
     settings.add_overrides(overrides)
     if (space := settings.search) is None:

@@ -187,7 +187,7 @@ def resolve_config(
         UnknownNameError: there is no such set.
     """
     settings = Settings(registry, env, agent)
-    documents = documents_of(registry, env, agent, hyperparams)
+    documents = documents_of(registry, env, agent, hyperparams, overrides)
     for document in documents:
         settings.add_document(document)
     rate = settings.settings.get("optimizer", {}).get("learning_rate")
@@ -285,12 +285,32 @@ def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
 
 
 def documents_of(
-    registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None
+    registry: Registry,
+    env: EnvEntry,
+    agent: AgentEntry,
+    hyperparams: str | None,
+    overrides: Sequence[str] = (),
 ) -> list[Document]:
     """The sets and the file that a configuration begins with, the lowest first; see `resolve_config`.
 
-    A file of RL Baselines3 Zoo stands alone: what it does not say is stable-baselines3's default there.
+    A file of RL Baselines3 Zoo stands alone: what it does not say is stable-baselines3's default there. Arguments of
+    the environment may make it of another kind, with another default set.
     """
+    documents = _documents_of(registry, env, agent, hyperparams)
+    settings = Settings(registry, env, agent)
+    for document in documents:
+        settings.add_document(document)
+    settings.add_overrides(overrides)
+    varied = registry.with_arguments(env, settings.arguments())
+    if varied == env:
+        return documents
+    return _documents_of(registry, varied, agent, hyperparams)
+
+
+def _documents_of(
+    registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None
+) -> list[Document]:
+    """See `documents_of`, for arguments that an entry has already."""
     if hyperparams is not None and names_set(registry, hyperparams):
         chosen = find_set(registry, env, hyperparams)
         return [yaml.read_document(chosen.file, chosen.source, follow=True)]
@@ -326,13 +346,17 @@ def _of_rl_zoo(registry: Registry, env: EnvEntry, agent: AgentEntry, file: str) 
 
 
 def tuning_cost(
-    registry: Registry, env: EnvEntry, agent: AgentEntry, hyperparams: str | None
+    registry: Registry,
+    env: EnvEntry,
+    agent: AgentEntry,
+    hyperparams: str | None,
+    overrides: Sequence[str] = (),
 ) -> Mapping[str, int] | str:
     """The cost of finding the values with which a configuration begins; empty if its last source has none.
 
     It is a text if the cost was not counted.
     """
-    documents = documents_of(registry, env, agent, hyperparams)
+    documents = documents_of(registry, env, agent, hyperparams, overrides)
     if not documents:
         return {}
     cost: Mapping[str, int] | str = documents[-1].data.get(TUNING) or {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import re
@@ -10,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import gymnasium
@@ -18,8 +18,10 @@ from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFo
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
+from a3c_zoo.config.yaml import display
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
+from a3c_zoo.learning.arguments import check_arguments, registered_spec, unexpected_argument
 from a3c_zoo.learning.mujoco import check_version, drawing_cure, wrong_version
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
@@ -42,12 +44,13 @@ def make_vector_env(
         EnvironmentContractError: it did not return a VectorEnv of `num_envs` environments.
         ZooError: it has no parameter for the render mode, or needs a package that is not installed.
     """
-    kwargs = {**entry.kwargs, **config.factory_kwargs()}
+    kwargs = config.arguments(entry.kwargs)
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     with kept_settings():
         wrappers = load_wrappers(config)
-        with faults_of(entry):
+        with faults_of(entry, config=config):
+            check_arguments(entry, config)
             inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
             env = _make(entry, num_envs, seed, kwargs, inner, is_drawn=render_mode is not None)
             env = wrap_all(env, [wrapper for wrapper in wrappers if wrapper.takes_vectors])
@@ -78,11 +81,11 @@ def closed(env: Closable) -> Iterator[Closable]:
 
 
 @contextmanager
-def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
+def faults_of(entry: EnvEntry, done: str = "made", config: EnvConfig | None = None) -> Iterator[None]:
     """While an environment is made: turns its errors into those of `make_vector_env`, which name it.
 
     Args:
-        done: what is done to it, for messages.
+        done: what is done to it, for messages. config: with which it is made; None if it is made already.
     """
     check_version(entry)
     try:
@@ -97,6 +100,10 @@ def faults_of(entry: EnvEntry, done: str = "made") -> Iterator[None]:
             ) from error
         if cure := drawing_cure(error):
             raise ZooError(f"environment '{entry.name}' cannot be drawn: {cure}") from error
+        if config is not None and config.kwargs:
+            if unexpected := unexpected_argument(error, entry, config):
+                raise unexpected from error
+            done = f"{done} with env.kwargs={display(config.kwargs)}"
         cure = wrong_version() if "mujoco" in sys.modules else ""
         cure = cure or "Its traceback: --debug"
         if isinstance(error, NameNotFound | NamespaceNotFound) and entry.env_id and ":" not in entry.env_id:
@@ -153,12 +160,8 @@ def _make_registered(
     entry: EnvEntry, num_envs: int, kwargs: dict[str, Any], wrappers: list[Wrapper], is_drawn: bool
 ) -> VectorEnv[Any, Any, Any]:
     env_id = str(entry.env_id)
-    module, colon, name = env_id.rpartition(":")
-    if colon:
-        imported = importlib.import_module(module)  # registers the environment, in each process
-        if name not in gymnasium.registry and hasattr(imported, "register_envs"):
-            imported.register_envs()  # in packages such as MinAtar, which leave it to Gymnasium's former plugins
-    spec = gymnasium.spec(name)
+    spec = registered_spec(env_id)
+    name = env_id.rpartition(":")[2]
     is_vector = spec.vector_entry_point is not None and not (spec.additional_wrappers or wrappers)
     # That of ale_py is another task: clipped rewards, other frames.
     is_vector &= not str(spec.vector_entry_point).startswith("ale_py.")
@@ -169,7 +172,7 @@ def _make_registered(
         # For gymnasium.make, None is the registered limit; a vector environment would take None as its limit.
         kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
-    env = SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **kwargs), wrappers)] * num_envs)
+    env = SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **deepcopy(kwargs)), wrappers)] * num_envs)
     modes = env.metadata.get("render_modes")
     # Gymnasium refuses to draw it.
     draws_not = modes is not None and "rgb_array" not in modes and not spec.disable_env_checker

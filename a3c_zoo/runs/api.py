@@ -16,7 +16,8 @@ from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry
-from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import env_name as typed_env_name
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.init_from import with_initial
@@ -24,7 +25,7 @@ from a3c_zoo.runs.loaded_agent import LoadedAgent
 from a3c_zoo.runs.playing_view import PlayingView
 from a3c_zoo.runs.run_html import RunOutcome
 from a3c_zoo.runs.setup import Observer, RunSetup
-from a3c_zoo.runs.train import train_new, train_on
+from a3c_zoo.runs.train import examine, train_new, train_on
 from a3c_zoo.runs.training_view import TrainingView
 from a3c_zoo.seeds import USER_EVALUATIONS
 from a3c_zoo.store.checkpoints import BEST, FINAL, Checkpoint, PolicyState
@@ -71,8 +72,8 @@ def train(
     """Trains an agent on an environment until it is solved or a budget is spent, as `a3c-zoo train` does.
 
     Args:
-        env: a name; or an entry, or a function or class that makes one `gymnasium.Env`. Workers import it by its name;
-            if they cannot, as in a notebook, they get it with its code.
+        env: a name, as `a3c-zoo train` takes it; or an entry, or a function or class that makes one `gymnasium.Env`.
+            Workers import it by its name; if they cannot, as in a notebook, they get it with its code.
         agent: a name; by default the environment's. With `resume` both are the run's.
         hyperparams: a set or a YAML file. overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
         workers, device, seed, steps, episodes, time_limit_s, stop_return, film_every: the keys of these names in the
@@ -90,7 +91,7 @@ def train(
         ZooError: the caller did something wrong; one line says what. WorkerError: a worker failed.
     """
     refuse_unguarded()
-    given = _run_settings(
+    given = run_settings(
         workers=workers,
         device=device,
         seed=seed,
@@ -115,11 +116,44 @@ def train(
             outcome = train_on(run, given, watcher, others, checkpoint)
         else:
             _refuse_without_resume(trust and init_from is None, checkpoint)
-            setup = RunSetup.of(get_registry(), _config(env, agent, hyperparams, overrides, given), serial)
-            setup = with_initial(setup, init_from, Path(runs_dir), trust)
+            config = _config(env, agent, hyperparams, overrides, given)
+            setup = new_setup(config, serial, init_from, Path(runs_dir), trust)
             outcome = train_new(setup, Path(runs_dir), name, watcher)
         view.ended(outcome)
         return RunOutcome.of(outcome)
+
+
+def new_setup(
+    config: Config, serial: bool, init_from: str | Path | None, runs_dir: Path, trust: bool
+) -> RunSetup:
+    """All that a new run needs to know; arguments as in `train`."""
+    return with_initial(RunSetup.of(get_registry(), config, serial), init_from, runs_dir, trust)
+
+
+def examined(
+    env: Environment | None,
+    *,
+    agent: str | None,
+    hyperparams: str | Path | None,
+    overrides: Sequence[str],
+    serial: bool,
+    init_from: str | None,
+    name: str | None,
+    runs_dir: Path,
+    trust: bool,
+    **given: Any,
+) -> RunSetup:
+    """What `train` would train, after all checks that need no training; arguments as there. Makes no directory.
+
+    Raises:
+        ZooError: the run could not begin.
+    """
+    with same_folder():
+        refuse_trust(trust and init_from is None, "--init-from")
+        config = _config(env, agent, hyperparams, overrides, run_settings(**given))
+        setup = new_setup(config, serial, init_from, runs_dir, trust)
+        examine(setup, runs_dir, name)
+        return setup
 
 
 def _name_of(env: Environment | None) -> str | None:
@@ -127,8 +161,7 @@ def _name_of(env: Environment | None) -> str | None:
     if env is None:
         return None
     if isinstance(env, str):
-        find_typed_module(env)
-        return env
+        return typed_env_name(get_registry(), env)
     registry = get_registry()
     if isinstance(env, EnvEntry):
         module = str(env.factory or env.env_id)
@@ -170,7 +203,7 @@ def _config(
     return resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=flags)
 
 
-def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
+def run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
     """The keys of the `run` section that were given, each with its option on the command line."""
     return {
         f"run.{key}": (value, TRAIN_OPTIONS[key].name) for key, value in values.items() if value is not None

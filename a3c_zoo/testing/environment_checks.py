@@ -151,7 +151,7 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
         findings.ok("gymnasium, sb3", message)
         return
     if entry.env_id:
-        kwargs = {**entry.kwargs, **setup.config.env.factory_kwargs()}
+        kwargs = setup.config.env.arguments(entry.kwargs)
     else:
         kwargs = {}
     for name, module in (

@@ -41,7 +41,7 @@ from a3c_zoo.version import __version__
 from a3c_zoo.words import counted, listed, return_text
 
 #: Keys of `env` that the command line decides.
-BESIDE_SETS: Final = ("env.stack", "env.wrappers")
+BESIDE_SETS: Final = ("env.stack", "env.wrappers", "env.kwargs")
 #: How many of the best trials are trained on the choice seeds, and on how many.
 FINALISTS: Final = 3
 CHOICE_RUNS: Final = 3

@@ -9,6 +9,7 @@ from ale_py import Action, ALEInterface, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 from numpy.typing import NDArray
 
+from a3c_zoo_envs._atari_modes import GamesInPython
 from a3c_zoo_envs.env_configs import AtariConfig
 
 #: Emulator frames in a second of play.
@@ -41,12 +42,15 @@ class AtariGames(AtariVectorEnv):
         # A dictionary of its own: AtariVectorEnv writes into `metadata`, which is that of every VectorEnv.
         frame_rate = FRAMES_PER_S / config.frame_skip
         self.metadata = {**self.metadata, "render_modes": ["rgb_array"], "render_fps": frame_rate}
-        super().__init__(rom, num_envs, **(_options(config) | shown))
+        options = _options(config) | shown
+        super().__init__(rom, num_envs, **options)
+        if config.mode is not None or config.difficulty is not None:
+            self.ale = GamesInPython(rom, num_envs, options, config.mode, config.difficulty)
         self._life_loss, self.render_mode = config.life_loss, render_mode
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._lost, self._over = np.zeros((2, num_envs), np.bool_)  # at the last step
         fires = config.life_loss and config.fire_after_life_loss
-        actions = _load(rom).getMinimalActionSet() if fires else []
+        actions = self.ale.get_action_set() if fires else []
         self._fire = actions.index(Action.FIRE) if Action.FIRE in actions else None
         self._twin: AtariGames | None = None
         if render_mode is not None:
@@ -116,6 +120,7 @@ def _options(config: AtariConfig) -> dict[str, Any]:
         "frameskip": config.frame_skip,
         "maxpool": config.max_pool,
         "noop_max": config.noop_max,
+        "full_action_space": config.full_action_space,
         "use_fire_reset": config.fire_on_reset,
         "episodic_life": False,
         "reward_clipping": False,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from pydantic import Field
 
 from a3c_zoo.config import EnvConfig
@@ -34,6 +37,15 @@ class AtariConfig(EnvConfig):
     sticky_actions: float = Field(
         0.0, ge=0, le=1, description="probability that the emulator repeats the last action; 0.25 as in ALE/…-v5"
     )
+    full_action_space: bool = Field(
+        False, description="all 18 actions of the console, not only those that the game uses"
+    )
+    mode: int | None = Field(
+        None, ge=0, description="mode of the game; null: its first, and then ale-py steps many games together"
+    )
+    difficulty: int | None = Field(
+        None, ge=0, description="difficulty of the game; null: its first, and then ale-py steps many games together"
+    )
     noop_max: int = Field(30, ge=0, le=1000, description="most idle frames at the start of an episode")
     fire_on_reset: bool = Field(True, description="press FIRE at the start of an episode, in games that have it")
     life_loss: bool = Field(False, description="a lost life is a termination for the loss; an episode is a whole game")
@@ -42,6 +54,9 @@ class AtariConfig(EnvConfig):
         description="with life_loss: press FIRE after each lost life, as stable-baselines3's wrappers do; for "
         "evaluations: an agent that trains so learns from its own action, which was not played",
     )
+    #: ale_py's name of the key.
+    also_called: ClassVar[Mapping[str, str]] = {"repeat_action_probability": "sticky_actions"}
+
     # At 60 frames a step, the emulator's own counter, an int32, overflows before 36 million steps.
     max_episode_steps: int = Field(
         27_000, ge=1, le=30_000_000, description="agent steps before an episode is truncated"

@@ -10,7 +10,9 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 from a3c_zoo import EnvEntry, ZooError, variant_of
@@ -67,6 +69,31 @@ def resolve(env_id: str) -> EnvEntry:
     )
 
 
+def recognise(name: str) -> str | None:
+    """Returns `gym:ID` for a registered id in any letter case, or without its version: then the newest; else None.
+
+    The games of `atari:` are left to that family. No module is imported for a name.
+    """
+    import gymnasium
+
+    wanted = name.casefold()
+    specs = [spec for spec in gymnasium.registry.values() if not str(spec.entry_point).startswith("ale_py")]
+    named = [spec.id for spec in specs if spec.id.casefold() == wanted]
+    versions = {
+        spec.version: spec.id
+        for spec in specs
+        if spec.version is not None and spec.namespace is None and spec.name.casefold() == wanted
+    }
+    if not named and versions:
+        named = [versions[max(versions)]]
+    return f"gym:{named[0]}" if named else None
+
+
+def variant(env_id: str, kwargs: Mapping[str, Any]) -> str:
+    """Returns the variant of an id whose environment is made with these arguments; see `resolve`."""
+    return _variant(env_id.rpartition(":")[2], kwargs)
+
+
 #: Module → the ids that its import has registered in this process.
 _registered: dict[str, set[str]] = {}
 
@@ -89,7 +116,7 @@ def _is_of(spec: Any, module: str) -> bool:
     return str(spec.entry_point).partition(".")[0].partition(":")[0] == module.partition(".")[0] or not module
 
 
-def _variant(name: str) -> str:
+def _variant(name: str, kwargs: Mapping[str, Any] | None = None) -> str:
     """The variant, which a forked process reads: a constructor may end its process, start threads, or hang.
 
     If that process ends or hangs, the variant is empty, and training reports it. Beside other threads or torch a fork
@@ -97,7 +124,7 @@ def _variant(name: str) -> str:
     """
     if threading.active_count() > 1 or "torch" in sys.modules:
         with same_folder(), kept_settings():
-            return _read_variant(name)
+            return _read_variant(name, kwargs or {})
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -106,7 +133,7 @@ def _variant(name: str) -> str:
             signal.signal(number, signal.SIG_DFL)  # each ends this process without a word
         signal.alarm(LIMIT_S)  # also if the parent is killed
         with suppress(BaseException):
-            os.write(writing, _read_variant(name).encode())
+            os.write(writing, _read_variant(name, kwargs or {}).encode())
         os._exit(0)
     os.close(writing)
     try:
@@ -121,11 +148,11 @@ def _variant(name: str) -> str:
         return (file.read() or b"").decode()
 
 
-def _read_variant(name: str) -> str:
+def _read_variant(name: str, kwargs: Mapping[str, Any]) -> str:
     import gymnasium
 
     try:
-        env = gymnasium.make(name)
+        env = gymnasium.make(name, **deepcopy(dict(kwargs)))
     except Exception:  # any error: training makes it again and raises it
         return ""
     try:
