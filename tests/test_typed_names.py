@@ -281,3 +281,38 @@ def test_a_strangers_run_may_not_call_code(tmp_path: Path) -> None:
         get_registry().env("python:os:abort", is_trusted=False)
     with pytest.raises(ZooError, match="would import 'this'"):
         get_registry().env("python:this", is_trusted=False)
+
+
+WORTH = """
+import gymnasium
+import numpy as np
+
+
+class Coin(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, worth=1.0, continuous=False):
+        self.worth = worth
+        self.action_space = gymnasium.spaces.Box(0, 1) if continuous else gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), self.worth, True, False, {}
+"""
+
+
+def test_a_class_takes_arguments(capfd: Captured) -> None:
+    Path("coin.py").write_text(WORTH)
+    words = ["train", "./coin.py:Coin", "--serial", "--steps", 500, "--quiet"]
+    assert command_line(*words, "--name", "run", "-o", "env.kwargs.worth=3", "-o", "env.kwargs.continuous=true") == 0
+    assert Path("runs/run/monitor.csv").read_text().splitlines()[-1].startswith("3.0,1,")
+    capfd.readouterr()
+    assert command_line("train", "coin:Coin", "--dry-run", "-o", "env.kwargs.continuous=true") == 0
+    assert "gym/a3c-continuous.yml" in capfd.readouterr().out
+    assert command_line(*words, "-o", "env.kwargs.wort=3") == 2
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "has no such argument. Did you mean 'worth'? It takes: continuous, worth" in error
+    assert os.listdir("runs") == ["run"]

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import cloudpickle
 import gymnasium
@@ -85,7 +85,7 @@ def entry_of(function: EnvFunction) -> EnvEntry:
         threshold = spec.reward_threshold
     return EnvEntry(
         _name_of(path),
-        factory=f"{__name__}:make",
+        factory=FACTORY,
         kwargs={"function": path if _is_importable(path, function) else CarriedFunction(path, function)},
         threshold=threshold,
         family="gym",
@@ -94,18 +94,29 @@ def entry_of(function: EnvFunction) -> EnvEntry:
 
 
 def make(
-    num_envs: int, seed: int, function: ImportString | CarriedFunction, render_mode: str | None = None
+    num_envs: int,
+    seed: int,
+    function: ImportString | CarriedFunction,
+    render_mode: str | None = None,
+    **kwargs: Any,
 ) -> VectorEnv[Any, Any, Any]:
-    """The factory of `EnvEntry`."""
-    if render_mode is None:
-        kwargs = {}
-    else:
-        kwargs = {"render_mode": render_mode}
-    if isinstance(function, CarriedFunction):
-        make_one = function.function
-    else:
-        make_one = load_object(function)
+    """The factory of `EnvEntry`. kwargs: the arguments of the function."""
+    if render_mode is not None:
+        kwargs["render_mode"] = render_mode
+    make_one = loaded(function)
     return SyncVectorEnv([lambda: make_one(**kwargs)] * num_envs)
+
+
+#: The factory of these entries.
+FACTORY: Final = f"{make.__module__}:{make.__name__}"
+
+
+def loaded(function: ImportString | CarriedFunction) -> EnvFunction:
+    """The function of an entry."""
+    if isinstance(function, CarriedFunction):
+        return function.function
+    made_by: EnvFunction = load_object(function)
+    return made_by
 
 
 def path_of(function: EnvFunction) -> ImportString:

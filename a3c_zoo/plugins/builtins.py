@@ -89,6 +89,7 @@ def zoo_envs() -> list[EnvFamily]:
             "python",
             "a3c_zoo.runs.python_family:resolve",
             "a class or a function that makes an environment: MODULE:NAME, FILE.py:NAME, FILE.py",
+            variant="a3c_zoo.runs.python_family:variant",
         )
     ]
 

@@ -12,8 +12,8 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,28 +52,44 @@ def resolve(rest: str) -> EnvEntry:
         ZooError: the module cannot be imported, has nothing of this name, or that makes no `gymnasium.Env`.
     """
     module_name, _, name = rest.partition(":")
-    module = _imported(module_name)
     if not name:
-        name = _only_env(module)
+        name = _only_env(_imported(module_name))
     path = f"{module_name}:{name}"
-    make_one = _found(module, name)
-    with same_folder(), kept_settings(), redirect_stdout(sys.stderr):
-        env = _made(make_one, module_name, name)
-        try:
-            variant = variant_of(env.observation_space, env.action_space)
-            spec = env.spec
-        finally:
-            env.close()
+    variant, spec = _variant_and_spec(module_name, name, {})
     threshold = spec.reward_threshold if spec is not None else None
     return EnvEntry(
         f"{PYTHON}:{path}",
-        factory=f"{function_env.__name__}:make",
+        factory=function_env.FACTORY,
         kwargs={"function": path},
         threshold=threshold if math.isfinite(threshold or 0) else None,
         description=f"{name} of {module_name}",
         family="gym",
         variant=variant,
     )
+
+
+def variant(rest: str, kwargs: Mapping[str, Any]) -> str:
+    """The variant of the environment that is made with these arguments; see `EnvFamily.variant`.
+
+    If it cannot be made with them, it is that without them: where the environment is made, the error says more.
+    """
+    module_name, _, name = rest.partition(":")
+    with suppress(ZooError):
+        return _variant_and_spec(module_name, name, kwargs)[0]
+    return resolve(rest).variant
+
+
+def _variant_and_spec(
+    module_name: str, name: str, kwargs: Mapping[str, Any]
+) -> tuple[str, gymnasium.envs.registration.EnvSpec | None]:
+    """Makes an environment, and looks at it."""
+    make_one = _found(_imported(module_name), name)
+    with same_folder(), kept_settings(), redirect_stdout(sys.stderr):
+        env = _made(make_one, module_name, name, kwargs)
+        try:
+            return variant_of(env.observation_space, env.action_space), env.spec
+        finally:
+            env.close()
 
 
 def _shown(module_name: str) -> str:
@@ -176,10 +192,10 @@ def _found(module: ModuleType, name: str) -> Any:
     return value
 
 
-def _made(make_one: Any, module_name: str, name: str) -> gymnasium.Env[Any, Any]:
+def _made(make_one: Any, module_name: str, name: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     where = _shown(module_name)
     try:
-        env = make_one()
+        env = make_one(**kwargs)
     except (Exception, SystemExit) as error:
         if isinstance(error, TypeError) and any(words in str(error) for words in _LACKS):
             raise ZooError(
