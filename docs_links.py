@@ -1,5 +1,5 @@
-"""A hook of MkDocs: what GitHub shows in another way than Python-Markdown, how much a page counts in the search, and the
-sources of pages beside them.
+"""A hook of MkDocs: what GitHub shows in another way than Python-Markdown, how much a page counts in the search, and
+the sources of pages beside them.
 
 Links from a page to files of the repository that are not part of the site become plain paths. A link to a file that is
 not there is a warning. GitHub needs a backslash before each `|` in a table, Python-Markdown shows it in code.
