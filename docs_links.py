@@ -2,7 +2,9 @@
 the sources of pages beside them.
 
 Links from a page to files of the repository that are not part of the site become plain paths. A link to a file that is
-not there is a warning. GitHub needs a backslash before each `|` in a table, Python-Markdown shows it in code.
+not there is a warning. A link that shows the name of a page's file shows the page's title. GitHub needs a backslash
+before each `|` in a table, Python-Markdown shows it in code. How much a page counts in the search stands in mkdocs.yml:
+at the head of the page, GitHub would show it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 LOG = logging.getLogger("mkdocs.hooks")  # `mkdocs build --strict` counts its warnings
 #: `[text](target)` with a relative target, perhaps with an anchor.
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
+HEADING = re.compile(r"^# (.+)$", re.M)
 #: A row of a table, and a piece of code in it.
 ROW, CODE = re.compile(r"^\|.*$", re.M), re.compile(r"`[^`]+`")
 
@@ -27,16 +30,21 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     boosts = config.extra["search_boost"]
     top = page.file.src_uri.partition("/")[0] + "/"
     if boost := boosts.get(page.file.src_uri, boosts.get(top)):
-        page.meta["search"] = {"boost": boost}  # here and not at the head of the page, where GitHub would show it
+        page.meta["search"] = {"boost": boost}
 
     def plain(link: re.Match[str]) -> str:
         text, target = link[1], posixpath.normpath(posixpath.join(folder, link[2]))
         if not target.startswith("../"):
-            return link[0]
+            return f"[{title(target)}]({link[2]}{link[3] or ''})" if text.endswith(".md") else link[0]
         path = target.removeprefix("../")
         if not os.path.exists(os.path.join(os.path.dirname(config.docs_dir), path)):
             LOG.warning("Doc file '%s' contains a link '%s', but there is no such file.", page.file.src_uri, link[2])
         return f"`{path}`" if text.strip("`") in path else f"{text} (`{path}`)"
+
+    def title(target: str) -> str:
+        with open(os.path.join(config.docs_dir, target), encoding="utf-8") as other:
+            heading = HEADING.search(other.read())
+        return heading[1] if heading else target
 
     def bare(row: re.Match[str]) -> str:
         return CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0])

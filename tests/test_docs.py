@@ -79,6 +79,14 @@ def test_the_front_page_of_the_docs_begins_as_readme() -> None:
     assert front.startswith(first_screen)
 
 
+def test_readme_and_continuous_integration_run_the_same_tests() -> None:
+    """`make test`. README has no count of tests, which each change would make wrong."""
+    readme = text_of(ROOT / "README.md")
+    assert "`make test` runs" in readme
+    assert text_of(ROOT / ".ci" / "run").splitlines()[-1] == "exec make test"
+    assert not re.search(r"\d+ (passed|skipped)", readme)
+
+
 @pytest.mark.parametrize(
     "page", ["architecture.md", "benchmarks.md", "explanation/comparison.md", "explanation/experiments.md"]
 )
@@ -107,7 +115,7 @@ def commands_of(page: Path) -> list[list[str]]:
 def test_every_option_that_a_page_types_exists(page: str) -> None:
     for _, *words in commands_of(ROOT / page):
         command: click.Command | None = cli
-        options = {"--plugin", "--debug", "--help"}
+        options = {"--plugin", "--debug", "--help", "-h"}
         while isinstance(command, click.Group) and words and words[0].isascii() and not words[0].startswith("-"):
             command = command.get_command(click.Context(command), words.pop(0))
         if command is None:  # of a plugin, or what an error message shows
@@ -115,6 +123,14 @@ def test_every_option_that_a_page_types_exists(page: str) -> None:
         options |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
         typed = {word.partition("=")[0].rstrip(".,:") for word in words if word.startswith("-") and word.strip("-")}
         assert typed <= options, f"{page}: a3c-zoo {command.name}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/faq.md", "docs/from-rl-zoo.md", "docs/classics.md"])
+def test_every_key_that_a_page_types_exists(page: str) -> None:
+    text = text_of(ROOT / page).replace("env.kwargs.", "KWARGS.")
+    keys = re.findall(r"-o '?(?:[a-z]\w*\.)*([a-z]\w*)=", text)
+    known = set(re.findall(r"^\| `\w+\.(\w+)` \|", text_of(DOCS / "reference/configuration.md"), re.M))
+    assert set(keys) <= known
 
 
 # What is generated from code

@@ -52,8 +52,8 @@ COMMANDS: Final[dict[str, str]] = {
     "a3c-zoo train gym:Acrobot-v1 --steps 500000": BUDGET,
     "a3c-zoo train gym:Acrobot-v1 --agent a3c-grad --steps 200000": BUDGET,
     "a3c-zoo train cartpole --agent sb3-a2c": BUDGET,
-    "a3c-zoo train pong": BUDGET,
     "a3c-zoo train ./mysim.py:Tank --steps 30000": BUDGET,
+    "a3c-zoo train pong": BUDGET,
     "a3c-zoo show hyperparams cartpole": "",
     "a3c-zoo show hyperparams cartpole -o n_steps=8": "",
     "a3c-zoo show hyperparams cartpole -o agent.n_steps=5": "",
@@ -66,6 +66,9 @@ COMMANDS: Final[dict[str, str]] = {
     "a3c-zoo plot runs/NAME --x seconds --out curve.svg": "",
     "a3c-zoo train --resume runs/NAME --time-limit 2h": "--steps 4000",
     "a3c-zoo train --resume runs/NAME": "--steps 6000",
+    "a3c-zoo resume": "--steps 8000",
+    "a3c-zoo help train": "",
+    "a3c-zoo show schema cartpole --out a3c-zoo.schema.json": "",
     "a3c-zoo train cartpole --init-from runs/NAME": BUDGET,
     "a3c-zoo compare cartpole --baseline sb3-a2c --seeds 10": "--seeds 1 --steps 2000 --episodes 1 --yes",
     "a3c-zoo compare cartpole --baseline sb3-a2c --seeds 5": "--seeds 1 --steps 3000 --episodes 1 --yes",
@@ -90,6 +93,8 @@ WITH_EXTRAS: Final[dict[str, tuple[str, str]]] = {
 #: Commands that are not typed here → why.
 ELSEWHERE: Final[dict[str, str]] = {
     "a3c-zoo play runs/NAME --terminal": "it needs a terminal, and lasts a game: tests/test_play.py",
+    "a3c-zoo rm cartpole-a3c-s1-20260101-120000": "it names a run of the user: tests/test_run_upkeep.py",
+    "a3c-zoo tensorboard --port 6007": "it serves until Ctrl-C: tests/test_run_upkeep.py",
 }
 
 

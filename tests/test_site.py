@@ -106,6 +106,8 @@ def test_the_site(site: Path) -> None:
     assert names_without_a_docstring(pages["reference/docstrings.html"]) == []
     loaded = re.compile(r'<(?:script|img|iframe)[^>]* src="https?:|<link[^>]* rel="stylesheet" href="https?:')
     assert [name for name, page in pages.items() if loaded.search(page)] == []
+    assert '<script src="iframe-worker.js">' in pages["index.html"]  # and the index as a script: for the disk
+    assert (site / "search/search_index.js").read_text().startswith("var __index = {")
     entries = json.loads((site / "search/search_index.json").read_text())["docs"]
     assert any("env.wrappers" in entry["text"] for entry in entries)
     named = re.findall(r"\]\(([^)]+\.md)\)", (site / "llms.txt").read_text())
@@ -119,6 +121,19 @@ def test_the_navigation_has_titles(site: Path) -> None:
     labels = re.findall(r'<span class="md-ellipsis">\s*(.*?)\s*</span>', page, re.S)
     assert len(labels) > 40
     assert [label for label in labels if label.endswith((".md", ".html")) or label in ("Pages", "Index")] == []
+
+
+def test_a_link_shows_the_title_of_its_page(site: Path) -> None:
+    pages = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+    named = re.compile(r'<a href="(?!http)[^"]*">([^<]+\.md)</a>')
+    assert {name: named.findall(page) for name, page in pages.items() if named.search(page)} == {}
+    wanted = '<a href="reference/run-directory.html">Run directory and checkpoints</a> lists'
+    assert wanted in pages["getting-started.html"]
+
+
+def test_every_answer_is_a_click_from_the_front_page(site: Path) -> None:
+    links = re.findall(r'<a href="([^"#]+)"', (site / "index.html").read_text())
+    assert set(QUESTIONS.values()) <= set(links)
 
 
 def test_the_front_page_has_the_film_the_commands_and_four_cards(site: Path) -> None:

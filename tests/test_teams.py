@@ -348,7 +348,11 @@ def test_which_numbers_of_workers_fit(workers: int, has_core: bool, fits: bool) 
     ("files", "memory", "text"),
     [
         (1024, 10**12, "this process may open 1,024 files, which is enough for 250 workers. More: ulimit -n 4040"),
-        (10**6, 10**9, "1.0 GB of memory are free, enough for 40 workers at most"),
+        (
+            10**6,
+            10**9,
+            "1.0 GB of memory are free, enough for 40 workers at most. As many as there are cores: --workers auto",
+        ),
     ],
 )
 def test_a_thousand_workers_that_do_not_fit_are_refused_at_once(

@@ -153,7 +153,8 @@ def check_processes(workers: int) -> None:
     most = memory // hardware.WORKER_BYTES
     if workers > most:
         raise ConfigError(
-            f"run.workers: {workers:,} — {giga(memory)} of memory are free, enough for {most:,} workers at most"
+            f"run.workers: {workers:,} — {giga(memory)} of memory are free, enough for {most:,} workers at most. "
+            "As many as there are cores: --workers auto"
         )
 
 
