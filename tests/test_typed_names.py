@@ -316,3 +316,11 @@ def test_a_class_takes_arguments(capfd: Captured) -> None:
     error = capfd.readouterr().err.splitlines()[-1]
     assert "has no such argument. Did you mean 'worth'? It takes: continuous, worth" in error
     assert os.listdir("runs") == ["run"]
+
+
+def test_a_class_that_cannot_be_drawn_passes_the_check(capfd: Captured) -> None:
+    Path("coin.py").write_text(WORTH)
+    assert command_line("check", "./coin.py:Coin", "--steps", 200) == 0
+    shown = capfd.readouterr().out
+    assert "no pictures: environment 'python:coin:Coin' cannot be drawn: it has no parameter render_mode" in shown
+    assert "problems: 0" in shown

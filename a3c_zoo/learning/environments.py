@@ -21,6 +21,7 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.yaml import display
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
+from a3c_zoo.learning import function_env
 from a3c_zoo.learning.arguments import check_arguments, registered_spec, unexpected_argument
 from a3c_zoo.learning.mujoco import check_version, drawing_cure, wrong_version
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
@@ -128,6 +129,8 @@ def _make(
         raise ZooError(
             f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode"
         )
+    if is_drawn and entry.factory == function_env.FACTORY:
+        _refuse_without_render_mode(entry, function_env.loaded(entry.kwargs["function"]))
     return factory(num_envs, seed, **kwargs)
 
 
@@ -166,8 +169,8 @@ def _make_registered(
     # That of ale_py is another task: clipped rewards, other frames.
     is_vector &= not str(spec.vector_entry_point).startswith("ale_py.")
     creator = spec.vector_entry_point if is_vector else spec.entry_point
-    if is_drawn and creator is not None and not _takes_render_mode(creator):
-        raise ZooError(f"environment '{entry.name}' cannot be drawn: it has no parameter render_mode")
+    if is_drawn and creator is not None:
+        _refuse_without_render_mode(entry, creator)
     if is_vector:
         # For gymnasium.make, None is the registered limit; a vector environment would take None as its limit.
         kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}
@@ -184,10 +187,12 @@ def _make_registered(
     return env
 
 
-def _takes_render_mode(creator: str | Callable[..., object]) -> bool:
+def _refuse_without_render_mode(entry: EnvEntry, creator: str | Callable[..., object]) -> None:
+    """Raises ZooError if a class or a function, or what an import string names, takes no `render_mode`."""
     if isinstance(creator, str):
         made_by = load_object(creator)
     else:
         made_by = creator
-    parameters = inspect.signature(made_by).parameters
-    return any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters.values())
+    parameters = inspect.signature(made_by).parameters.values()
+    if not any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters):
+        raise ZooError(f"environment '{entry.name}' cannot be drawn: it has no parameter render_mode")

@@ -15,6 +15,7 @@ from gymnasium.vector import VectorEnv
 
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
+from a3c_zoo.learning import function_env
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.environments import closed, make_vector_env, missing_package
 from a3c_zoo.learning.model import probe_spaces
@@ -83,7 +84,8 @@ def examine_environment(
         _look_for_masks(setup, findings)
         with findings.during("random actions", "correct the environment"):
             _play_randomly(setup, findings)
-        cure = CURE_RENDER if entry.factory else CURE_RENDER_ONE
+        is_single = entry.factory in (None, function_env.FACTORY)
+        cure = CURE_RENDER_ONE if is_single else CURE_RENDER
         with findings.during("render", cure):
             _check_render(setup, findings, cure)
     _run_other_checkers(setup, findings)
