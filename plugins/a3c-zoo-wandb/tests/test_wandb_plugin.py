@@ -19,7 +19,7 @@ from a3c_zoo.testing import plugin_distribution
 
 from a3c_zoo_wandb.config import MlflowConfig, TrackioConfig, WandbConfig
 from a3c_zoo_wandb.plugin import zoo_hooks
-from a3c_zoo_wandb.points import known_id
+from a3c_zoo_wandb.points import keep_id, known_id
 
 QUICK = ("--steps", "2000", "--serial", "-o", "run.stop_when_solved=false")
 #: Whatever the account of the user is, these tests have none.
@@ -67,6 +67,14 @@ def test_an_id_of_a_strangers_run_is_no_path(tmp_path: Path) -> None:
         (tmp_path / "id").write_text(text)
         assert known_id(tmp_path / "id") == expected
     assert known_id(tmp_path / "nowhere") is None
+    keep_id(tmp_path / "id", "run@2")
+    assert known_id(tmp_path / "id") == "run@2"
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(OSError, match="symbolic links"):
+        keep_id(tmp_path / "link", "run")
+    assert known_id(tmp_path / "link") is None
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["trackio", "mlflow"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from a3c_zoo.records import Outcome, Progress
 
 #: What trackers make their ids of.
-_ID = re.compile(r"[\w.-]{1,200}")
+_ID = re.compile(r"[\w.+=@-]{1,230}")
 
 
 def point(progress: Progress) -> dict[str, float]:
@@ -42,9 +43,17 @@ def final_figures(outcome: Outcome) -> dict[str, Any]:
 def known_id(file: Path) -> str | None:
     """The id of the run of a tracker, in a file of the run directory; None without one."""
     try:
-        text = file.read_text(encoding="utf-8")[:1000].strip()
+        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
+            text = opened.read(1000).decode().strip()
     except (OSError, UnicodeDecodeError):
         return None
     if _ID.fullmatch(text):
         return text
     return None
+
+
+def keep_id(file: Path, tracker_id: str) -> None:
+    """Writes the id into a file of the run directory. A link there is not followed: OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with open(os.open(file, flags, 0o666), "wb") as opened:
+        opened.write(f"{tracker_id}\n".encode())
