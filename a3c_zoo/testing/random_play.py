@@ -179,7 +179,7 @@ def measure(
             is_ignored = ended
         else:
             is_ignored = np.zeros_like(ended)
-        observation = autoreset.restart(observation, ended)
+        observation, _ = autoreset.restart(observation, info, ended)
         play.observations.add(numbers_of(parts, observation, env.num_envs))
     return play
 
