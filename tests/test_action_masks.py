@@ -456,3 +456,20 @@ def test_check_says_what_masks_allow() -> None:
 
 def test_forbidden_logits_are_far_below_all_others() -> None:
     assert math.exp(FORBIDDEN) == 0
+
+
+@pytest.mark.slow  # what masks are good for
+def test_a_masked_task_is_learned_in_less_than_half_of_the_steps(tmp_path: Path) -> None:
+    steps = {}
+    for takes_masks in (True, False):
+        outcome = a3c_zoo.train(
+            "gym:tests.toys_masks:Corridor-v0",
+            seed=1,
+            steps=60_000,
+            overrides={"env.action_masks": takes_masks, "run.stop_return": 0.8},
+            runs_dir=tmp_path,
+            serial=True,
+        )
+        steps[takes_masks] = outcome.steps
+    assert steps[True] < 60_000
+    assert steps[True] < steps[False] / 2

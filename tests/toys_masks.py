@@ -100,3 +100,37 @@ def rooms(num_envs: int, mode: AutoresetMode = AutoresetMode.NEXT_STEP, **option
 
 
 gymnasium.register("Rooms-v0", entry_point="tests.toys_masks:Rooms")
+
+
+class Corridor(gymnasium.Env[Any, Any]):
+    """Doors in a row. Of eight actions four are allowed at each, and one opens the door; a forbidden one ends it all.
+
+    A step costs 0.02, the last door is worth 1, a forbidden action −1.
+    """
+
+    doors = 4
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(5)
+        orders = [random.permutation(8) for _ in range(self.doors + 1)]
+        self.masks = np.array([np.isin(np.arange(8), order[:4]) for order in orders])
+        self.keys = [order[0] for order in orders]
+        self.observation_space = spaces.Discrete(self.doors + 1)
+        self.action_space = spaces.Discrete(8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.door = self.steps = 0
+        return self.door, {"action_mask": self.masks[self.door]}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if not self.masks[self.door][action]:
+            return self.door, -1.0, True, False, {"action_mask": self.masks[self.door]}
+        self.door += int(action == self.keys[self.door])
+        is_over = self.door == self.doors
+        is_late = self.steps >= 50 and not is_over
+        return self.door, float(is_over) - 0.02, is_over, is_late, {"action_mask": self.masks[self.door]}
+
+
+gymnasium.register("Corridor-v0", entry_point="tests.toys_masks:Corridor")

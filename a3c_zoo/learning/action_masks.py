@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.learning.autoreset import autoreset_of
 from a3c_zoo.learning.returns import Bools
 
 #: The key of an info, and the name of the method.
@@ -149,6 +150,44 @@ class ActionMasks:
             f"environment '{self._name}' gave an action mask that forbids {what} (environment {n} of "
             f"{self._num_envs}): allow one, or end the episode with the step before"
         )
+
+
+class FollowedMasks:
+    """The masks of what is acted on next, from step to step of an evaluation.
+
+    Args:
+        info: what the first `reset` returned. Others: see `ActionMasks`.
+
+    Attributes:
+        allowed: `[N, A]`, bool.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        distribution: ActionDistribution,
+        name: str,
+        info: Mapping[str, Any],
+    ) -> None:
+        self._masks = ActionMasks(env, distribution, name)
+        self._autoreset = autoreset_of(env)
+        self._distribution = distribution
+        self.allowed: Bools = np.ones((env.num_envs, distribution.num_logits), np.bool_)
+        self._masks.take(info, self.allowed)
+
+    def step(self, info: Mapping[str, Any], ended: Bools) -> None:
+        """Reads what a step returned. A final observation has no mask, and the action after it may be any."""
+        self.allowed[ended] = True
+        self._masks.take(info, self.allowed, ~ended)
+
+    def restart(self, info: Mapping[str, Any], ended: Bools) -> None:
+        """Reads what `Autoreset.restart` returned; with NEXT_STEP, episodes begin a step later."""
+        if not self._autoreset.ignores_a_step:
+            self._masks.take(info, self.allowed, ended)
+
+    def random_actions(self, generator: np.random.Generator) -> NDArray[Any]:
+        """Uniformly random actions among the allowed ones, `[N, ...]`, as the environment takes them."""
+        return random_action(self._distribution, self.allowed, generator)
 
 
 def random_action(

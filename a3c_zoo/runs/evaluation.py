@@ -23,7 +23,7 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.files import same_folder
 from a3c_zoo.hardware import has_display
-from a3c_zoo.learning.action_masks import ActionMasks, gives_masks
+from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
 from a3c_zoo.learning.actions import ActionDistribution, action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite, naming_misfits
@@ -273,11 +273,10 @@ def play_episodes(
         observation, info = env.reset(seed=to_play.env_seed)
         _finite(observation, "an observation", to_play)
         given: dict[str, NDArray[np.bool_]] = {}
-        masks: ActionMasks | None = None
-        if (actions_within := _distribution_within_masks(policy, env, info, to_play)) is not None:
-            masks = ActionMasks(env, actions_within, to_play.entry.name)
-            given["action_masks"] = allowed = np.ones((env.num_envs, actions_within.num_logits), np.bool_)
-            masks.take(info, allowed)
+        masks: FollowedMasks | None = None
+        if (distribution := _distribution_within_masks(policy, env, info, to_play)) is not None:
+            masks = FollowedMasks(env, distribution, to_play.entry.name, info)
+            given["action_masks"] = masks.allowed
         while left.any():
             settings.restore()
             actions, state = predict(observation, state, starts, deterministic, **given)
@@ -299,13 +298,12 @@ def play_episodes(
             running[ended] = 0
             length[ended] = 0
             if masks is not None:
-                allowed[ended] = True
-                masks.take(info, allowed, ~ended)
+                masks.step(info, ended)
             if ended.any():
                 observation, info = autoreset.restart(observation, info, ended)
                 _finite(observation, "an observation", to_play)
-                if masks is not None and not autoreset.ignores_a_step:
-                    masks.take(info, allowed, ended)
+                if masks is not None:
+                    masks.restart(info, ended)
             # An episode starts with this observation, or with the one after the ignored step.
             if autoreset.ignores_a_step:
                 starts = ignored

@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
-from a3c_zoo.learning.action_masks import ActionMasks, gives_masks, random_action
+from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
 from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import naming_misfits
@@ -109,25 +109,21 @@ def _check_masks(setup: RunSetup, findings: Findings) -> None:
             findings.ok(check, "the environment gives masks, which env.action_masks=false ignores")
             return
         distribution = action_distribution(env.single_action_space, has_masks=True)
-        masks = ActionMasks(env, distribution, name)
+        masks = FollowedMasks(env, distribution, name, info)
         autoreset = autoreset_of(env)
         is_over = episode_over(env)
-        allowed = np.ones((MASK_ENVS, distribution.num_logits), np.bool_)
-        masks.take(info, allowed)
         share = 0.0
         random = np.random.default_rng(0)
         for _ in range(MASK_STEPS):
-            share += allowed.mean() / MASK_STEPS
+            share += masks.allowed.mean() / MASK_STEPS
             with naming_misfits(name):
-                result = env.step(random_action(distribution, allowed, random))
+                result = env.step(masks.random_actions(random))
             observation, _, terminated, truncated, info = result
             ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
-            allowed[ended] = True
-            masks.take(info, allowed, ~ended)
+            masks.step(info, ended)
             if ended.any():
                 observation, info = autoreset.restart(observation, info, ended)
-                if not autoreset.ignores_a_step:
-                    masks.take(info, allowed, ended)
+                masks.restart(info, ended)
     findings.ok(
         check, f"masks allow {share:.0%} of the actions; agents act within them", {"allowed_share": share}
     )
@@ -140,7 +136,14 @@ def _play_randomly(setup: RunSetup, findings: Findings) -> None:
     gamma = settings.get("gamma", random_play.USUAL_GAMMA)  # an agent of a plugin may have none
     with closed(make_vector_env(setup.entry, env_config, env_config.num_envs, seed=0)) as env:
         steps = max(random_play.STEPS, random_play.FEW_STEPS * env_config.num_envs)
-        play = random_play.measure(env, gamma, steps, limit_s=RANDOM_S, give_sign=findings.give_sign)
+        play = random_play.measure(
+            env,
+            gamma,
+            steps,
+            limit_s=RANDOM_S,
+            give_sign=findings.give_sign,
+            takes_masks=env_config.action_masks,
+        )
     random_play.judge(play, setup.config, findings)
 
 
