@@ -37,8 +37,8 @@ test-ray-slow: .venv-ray/.installed ## the slow tests of plugins/a3c-zoo-ray: 6 
 bench-ray: .venv-ray/.installed ## plugins/a3c-zoo-ray with nodes and commands that are killed at random moments: an hour
 	@PYTHONPATH=$(CURDIR)/plugins/a3c-zoo-ray/src .venv-ray/bin/python plugins/a3c-zoo-ray/faults.py --solve 10 --compare 6 --leftovers 50
 
-plugin-requirements: .venv/.installed-dev ## install wandb (90 MB), without which the tests of plugins/a3c-zoo-wandb are skipped
-	$(PIP) install --constraint constraints.txt 'wandb>=0.31,<1'
+plugin-requirements: .venv/.installed-dev ## install wandb, Trackio and MLflow, without which tests of plugins/a3c-zoo-wandb are skipped
+	$(PIP) install --constraint constraints.txt 'wandb>=0.31,<1' 'trackio>=0.40,<1' 'mlflow-skinny>=3,<4'
 
 lint: .venv/.installed-dev ## lint, types and layers only
 	@$(BIN)/ruff check $(SOURCES)

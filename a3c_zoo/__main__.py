@@ -14,6 +14,7 @@ from types import FrameType
 from a3c_zoo import processes
 from a3c_zoo.cli.main import cli
 from a3c_zoo.standard_streams import drop_lost_output, open_closed_streams, refuse_lost_output
+from a3c_zoo.system import signal_thread
 
 #: How long Python may wait for threads once a command is over, and how long their end may take then, in seconds.
 THREADS_GRACE_S, END_GRACE_S = 10.0, 3.0
@@ -82,7 +83,7 @@ def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
 
     signal.signal(signal.SIGINT, interrupt)
     # A little later, when the callback is over.
-    again = threading.Timer(0.01, signal.pthread_kill, (main_thread, signal.SIGINT))
+    again = threading.Timer(0.01, signal_thread, (main_thread, signal.SIGINT))
     again.daemon = True
     again.start()
 

@@ -6,7 +6,6 @@ an error of a3c-zoo, as a traceback.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import re
@@ -163,17 +162,75 @@ def printable_lines(text: str) -> str:
 AROUND_GAMES = re.compile(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns `" Did you mean 'x'?"` for the nearest of `known`, or `""` if no name is near.
+#: The most names of one error. More are listed by a command.
+MOST_NAMES = 8
+#: So many letters of a name's beginning say which one is meant.
+LEAST_LETTERS = 3
 
-    If none is near, it looks again, without the parts of a Gymnasium id that are not the name of an Atari game.
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns `" Did you mean 'x'?"` for what a person may have meant by `name`, or `""` rather than nonsense.
+
+    That is a name with other letter case, dashes or blanks; one that a slip or two make of it; those that begin with
+    it. If there is none, it looks again, without the parts of a Gymnasium id that are not the name of an Atari game.
     """
-    others = [other for other in known if other != name]
-    game = AROUND_GAMES.sub("", name).lower()
-    near = difflib.get_close_matches(name, others, n=1, cutoff=0.5) or difflib.get_close_matches(
-        game, others, n=1
-    )
-    return f" Did you mean '{near[0]}'?" if near else ""
+    others = [other for other in dict.fromkeys(known) if other != name]
+    near = _near(name, others) or _near(AROUND_GAMES.sub("", name), others)
+    quoted = [f"'{each}'" for each in near]
+    if not quoted:
+        return ""
+    *first, last = quoted
+    return f" Did you mean {', '.join(first)}{' or ' if first else ''}{last}?"
+
+
+def _near(name: str, others: list[str]) -> list[str]:
+    """The names that `name` may stand for, at most three."""
+    own = _letters(name)
+    letters = {other: _letters(other) for other in others}
+    if ":" not in name:  # the family of an environment may be left out
+        tails = {other: _letters(other.rpartition(":")[2]) for other in others}
+    else:
+        tails = letters
+    if same := [other for other in others if own in (letters[other], tails[other])]:
+        return same[:1]
+    slips = {other: _slips(own, letters[other]) for other in others}
+    close = [other for other in others if slips[other] <= _allowed_slips(own, letters[other])]
+    if close:
+        return [min(close, key=slips.__getitem__)]
+    if len(own) < LEAST_LETTERS:
+        return []
+    begun = [other for other in others if letters[other].startswith(own) or tails[other].startswith(own)]
+    return begun if len(begun) <= 3 else []
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_\s]+", "", name.casefold())
+
+
+def _allowed_slips(one: str, other: str) -> int:
+    """A slip for each four letters. Of two or three letters none may be another one: `a2c` is not `a3c`."""
+    longer = max(len(one), len(other))
+    if longer > 3:
+        return min(longer // 4, 3)
+    is_one_off = len(one) != len(other) and min(len(one), len(other)) > 1
+    is_exchanged = len(one) == len(other) > 1 and sorted(one) == sorted(other)
+    return int(is_one_off or is_exchanged)
+
+
+def _slips(one: str, other: str) -> int:
+    """How many letters are missing, too many, others, or exchanged with their neighbour (optimal string alignment)."""
+    if abs(len(one) - len(other)) > 3:
+        return len(one) + len(other)
+    before: list[int] = []
+    row: list[int] = [*range(len(other) + 1)]
+    for n, letter in enumerate(one, 1):
+        before, last, row = row, before, [n]
+        for m, their in enumerate(other, 1):
+            costs = [row[m - 1] + 1, before[m] + 1, before[m - 1] + (letter != their)]
+            if n > 1 and m > 1 and letter == other[m - 2] and one[n - 2] == their:
+                costs.append(last[m - 2] + 1)
+            row.append(min(costs))
+    return row[-1]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownNameError:
@@ -190,5 +247,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") 
     if listing:
         hint += f" See: {listing}"
     elif names and not hint:
-        hint = f" Known: {', '.join(names)}"
+        more = len(names) - MOST_NAMES
+        hint = f" Known: {', '.join(names[:MOST_NAMES])}{f', and {more:,} more' if more > 0 else ''}"
     return UnknownNameError(f"unknown {kind} '{name}'.{hint}")

@@ -6,7 +6,6 @@ A link is not followed, a FIFO or a device is not opened, and a file over its li
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import json
 import os
@@ -22,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.hardware import available_memory
+from a3c_zoo.system import NON_BLOCKING, lock, open_without_links
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -74,11 +74,9 @@ def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bo
         OSError: it cannot be opened, is a link, a FIFO, a device or a directory, or is larger than `limit`; or it is
             to be written and has other names (hard links): each of them would change.
     """
-    no_links = 0 if follow else os.O_NOFOLLOW
+    opener = _open_linked if follow else _open
     buffering = -1 if mode == "rb" else 0
-    file: IO[bytes] = open(  # noqa: SIM115 - the caller closes it
-        path, mode, buffering, opener=lambda name, flags: _open(name, (flags | no_links) & ~os.O_TRUNC)
-    )
+    file: IO[bytes] = open(path, mode, buffering, opener=opener)  # noqa: SIM115 - the caller closes it
     try:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -98,12 +96,11 @@ def open_file(path: Path, mode: str = "rb", limit: int | None = None, follow: bo
 
 
 def _open(path: str, flags: int) -> int:
-    try:
-        return os.open(path, flags | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a link, and links are not followed", path) from None
-        raise
+    return open_without_links(path, flags & ~os.O_TRUNC)
+
+
+def _open_linked(path: str, flags: int) -> int:
+    return os.open(path, (flags | NON_BLOCKING) & ~os.O_TRUNC, 0o666)
 
 
 def why_closed(folder: Path) -> str:
@@ -123,20 +120,14 @@ def is_locked(path: Path, patience_s: float) -> bool:
 
     This process need not be allowed to write to the file.
     """
-    file, end_s = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), time.monotonic() + patience_s
+    file = open_without_links(str(path), os.O_RDONLY)
+    end_s = time.monotonic() + patience_s
     try:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError as error:
-                # As for filelock. ENOSYS: a file system without locks, where the file is there only while it is held.
-                if error.errno not in (errno.EAGAIN, errno.EACCES, errno.ENOSYS):
-                    raise
-            else:
-                return False
+        while not lock(file, exclusive=False):
             if time.monotonic() >= end_s:
                 return True
             time.sleep(patience_s / 10)
+        return False
     finally:
         os.close(file)
 

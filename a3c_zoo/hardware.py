@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from a3c_zoo.system import IS_WINDOWS, usable_cores
+
 #: Where the cgroups are mounted: version 2 itself, and a folder for each controller of version 1.
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -57,7 +59,7 @@ def cpu_flags() -> frozenset[str]:
 def has_fast_bfloat16() -> bool:
     """Whether networks are faster in bfloat16: with AMX, and with AVX512-BF16 on AMD's processors, as far as measured.
 
-    On Intel's processors with AVX512-BF16 alone float32 was faster (docs/explanation/experiments.md).
+    On Intel's processors with AVX512-BF16 alone float32 was faster (docs/explanation/experiments-precision.md).
     """
     is_amd = _cpu_info().get("vendor_id") == "AuthenticAMD"
     return "amx_bf16" in cpu_flags() or (is_amd and "avx512_bf16" in cpu_flags())
@@ -123,7 +125,7 @@ def _cgroup_texts(controller: str, *names: str) -> Iterator[list[str]]:
 
 def available_cores() -> int:
     """Processor cores that this process may use: its affinity, or less if a cgroup has a quota of CPU time."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    cores = len(usable_cores())
     texts = [*_cgroup_texts("cpu", "max"), *_cgroup_texts("cpu", "cfs_quota_us", "cfs_period_us")]
     quotas = [cores_of_quota(" ".join(contents)) for contents in texts]
     return min([cores, *(quota for quota in quotas if quota is not None)])
@@ -135,8 +137,7 @@ def free_cores(seconds: float) -> float:
 
     before = [*_cgroup_texts("cpu", "max", "stat")]
     busy = psutil.cpu_percent(seconds, percpu=True)
-    mine = os.sched_getaffinity(0) if sys.platform == "linux" else range(len(busy))
-    free: list[float] = [sum(1 - busy[core] / 100 for core in mine if core < len(busy))]
+    free: list[float] = [sum(1 - busy[core] / 100 for core in usable_cores() if core < len(busy))]
     for (limit, earlier), (_, later) in zip(before, _cgroup_texts("cpu", "max", "stat"), strict=False):
         if (quota := cores_of_quota(limit)) is not None:
             used = [
@@ -170,16 +171,6 @@ FILES_OF_A_WORKER = 4
 WORKER_BYTES = 25_000_000
 
 
-def open_files_limit() -> int:
-    """How many files a process may have open."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return sys.maxsize
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return sys.maxsize if files == resource.RLIM_INFINITY else files
-
-
 def workers_for_files(files: int, others: int) -> int:
     """How many workers a run can have with so many open files, of which it needs `others` for other things."""
     return max(0, files - others) // FILES_OF_A_WORKER
@@ -193,4 +184,4 @@ def has_display() -> bool:
     """Whether a window can be shown."""
     if driver := os.environ.get("SDL_VIDEODRIVER"):
         return driver not in UNSEEN
-    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    return sys.platform == "darwin" or IS_WINDOWS or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

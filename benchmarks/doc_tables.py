@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/benchmarks.md whose figures are in files.
+"""Writes the tables of README.md, docs/benchmarks.md and docs/benchmarks-atari.md whose figures are in files.
 
     python benchmarks/doc_tables.py
 
@@ -9,6 +9,8 @@ A test compares the pages with what this makes.
     docs/figures/atari-speed.csv   python benchmarks/atari.py --csv docs/figures/atari-speed.csv
     docs/figures/sb3-speed.csv     python benchmarks/sb3_speed.py
     docs/reports/                  python benchmarks/reports.py
+    docs/figures/atari-games.csv   python benchmarks/atari_games.py, and others by hand from the output of the commands
+                                   that docs/benchmarks-atari.md names: pong-workers, pong-devices, breakout-hour
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,6 +32,7 @@ FIGURES = ROOT / "docs" / "figures"
 REPORTS = ROOT / "docs" / "reports"
 README = ROOT / "README.md"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
+ATARI = ROOT / "docs" / "benchmarks-atari.md"
 
 OURS, THEIRS = "a3c", "sb3-a2c"
 #: Rows of docs/figures/atari-speed.csv.
@@ -184,7 +188,11 @@ def _whole(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def pong_in_readme() -> Lines:
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def pong_report() -> Lines:
     """The runs of the report on Pong."""
     results = results_of("pong")
     runs = {method: [run for run in results["runs"] if run["method"] == method] for method in (OURS, THEIRS)}
@@ -242,14 +250,79 @@ def pong_speeds() -> Lines:
     rows = []
     for method, row in speeds.items():
         value = float(row["median"])
-        of_ceiling = (
-            f"{value / float(speeds[row['ceiling']]['median']):.0%}".replace("%", " %") if row["ceiling"] else ""
-        )
+        of_ceiling = ""
+        if row["ceiling"]:
+            of_ceiling = _share(value / float(speeds[row["ceiling"]]["median"]))
         cells = [_title(method), *(_whole(float(row[name])) for name in ("median", "lowest", "highest"))]
         rows.append([*cells, f"{value / sb3:.2f}", of_ceiling])
         if method == SET_OF_PONG:
             rows[-1][4:] = [f"**{cell}**" for cell in rows[-1][4:]]
     return table(("steps/s on Pong", "median", "lowest", "highest", "× SB3", "of ceiling"), rows)
+
+
+def pong_workers() -> Lines:
+    """Steps/s by the number of workers, beside environments alone."""
+    measured = rows_of("pong-workers.csv")
+    one = float(measured[0]["steps_per_s"])
+    rows = []
+    for row in measured:
+        speed = float(row["steps_per_s"])
+        ceiling = row["environments_alone_steps_per_s"]
+        title = row["workers"] or f"`--agent {row['method']}`, its 16 environments, 12 s"
+        cells = [title, _whole(speed), f"{speed / one:.3g}"]
+        if ceiling:
+            cells += [_whole(float(ceiling)), _share(speed / float(ceiling))]
+        else:
+            cells += ["", ""]
+        rows.append(cells)
+    return table(("workers", "steps/s", "× one worker", "environments alone", "of ceiling"), rows)
+
+
+def pong_devices() -> Lines:
+    """Steps/s with the networks on the CPU and on a GPU."""
+    rows = []
+    named = ""
+    for row in rows_of("pong-devices.csv"):
+        title = f"`{row['set']}`, `{row['network']}`"
+        cpu, gpu = float(row["cpu_steps_per_s"]), float(row["gpu_steps_per_s"])
+        shown = "" if title == named else title
+        rows.append([shown, row["workers"], _whole(cpu), _whole(gpu), f"{gpu / cpu:.2f} ×"])
+        named = title
+    return table(("steps/s", "workers", "CPU", "GPU", "GPU / CPU"), rows)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Scores on Atari games
+
+
+def breakout_hour() -> Lines:
+    """Each run of an hour."""
+    rows = []
+    for row in rows_of("breakout-hour.csv"):
+        minutes = ", ".join(row[f"after_{minute}_min"] for minute in (10, 20, 30, 40, 50))
+        evaluation = f"{row['evaluation']} ± {row['deviation']}, from {row['lowest']} to {row['highest']}"
+        speeds = [_whole(float(row["steps"])), _whole(float(row["steps_per_s"]))]
+        rows.append([row["seed"], row["last_100"], minutes, evaluation, *speeds])
+    head = ("seed", "last 100 training games", "after 10, 20, 30, 40 and 50 minutes")
+    return table((*head, "100 evaluation games, sampled actions", "steps", "steps/s"), rows)
+
+
+def atari_games() -> Lines:
+    """Scores of each game after 2.5 million steps, and the medians of the normalised ones."""
+    measured = rows_of("atari-games.csv")
+    methods = list(dict.fromkeys(row["method"] for row in measured))
+    cells = {
+        (row["game"], row["method"]): f"{float(row['score']):,.1f} ({float(row['normalised']):.3f})" for row in measured
+    }
+    games = list(dict.fromkeys(row["game"] for row in measured))
+    rows = [[game, *(cells[game, method] for method in methods)] for game in games]
+    medians = []
+    for method in methods:
+        normalised = [Decimal(row["normalised"]) for row in measured if row["method"] == method]
+        medians.append(str(median(normalised).quantize(Decimal("0.001"), ROUND_HALF_UP)))
+    rows.append(["**median, normalised**", f"**{medians[0]}**", *medians[1:]])
+    ours, *others = methods
+    return table(("game", f"`{ours}`", *others), rows)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -283,7 +356,36 @@ def how_fast() -> Lines:
         ),
     ]
     head = ("2 cores, medians", "a3c", "stable-baselines3's A2C", "ratio", "network, frames, precision of each")
-    return table(head, rows)
+    return [*table(head, rows), "", *against_the_best_of_sb3()]
+
+
+def against_the_best_of_sb3() -> Lines:
+    """A sentence with the ratios of docs/figures/sb3-speed.csv, a measurement of its own; none if there is no file."""
+    rows = rows_of("sb3-speed.csv")
+    if not rows:
+        return []
+    ratios = []
+    for env, title, words in (
+        ("cartpole", OURS, "on CartPole"),
+        ("pong", OURS, "on Pong as it comes"),
+        ("pong", "a3c, the same network", "on Pong with the same network"),
+    ):
+        here = [row for row in rows if row["env"] == env]
+        ours = median(_speeds(here, title))
+        ratios.append(f"{ours / best_of_sb3(here):.1f} {words}")
+    first = rows[0]
+    return [
+        '"As it comes" compares two programs: on Pong, a3c has a smaller network and smaller frames, and computes with',
+        "fewer bits. SB3 steps DummyVecEnv in this table. Against the faster of its vector environments, measured",
+        f"alone on another machine ({first['cpu']}, {first['cores']} cores, {first['day']}), a3c makes so many times",
+        f"the steps/s: {', '.join(ratios)} ([SB3 at its best](docs/benchmarks.md#stable-baselines3-at-its-best)).",
+    ]
+
+
+def best_of_sb3(rows: Sequence[Row]) -> float:
+    """The steps/s of SB3's fastest way to step one environment: the greatest of the medians."""
+    titles = {row["title"] for row in rows if row["agent"] == THEIRS}
+    return max(median(_speeds(rows, title)) for title in titles)
 
 
 def _beside(title: str, values: Mapping[str, float], what: str, word: str = "more") -> list[str]:
@@ -310,7 +412,7 @@ def sb3_speed() -> Lines:
     for env, title in dict.fromkeys((row["env"], row["title"]) for row in rows):
         here = [row for row in rows if row["env"] == env]
         speeds = {each: _speeds(here, each) for each in dict.fromkeys(row["title"] for row in here)}
-        best = max(median(speeds[row["title"]]) for row in here if row["agent"] == THEIRS)
+        best = best_of_sb3(here)
         of_title = [row for row in here if row["title"] == title]
         values = speeds[title]
         chosen = ", ".join(sorted({row["vec_env"] for row in of_title} - {""}))
@@ -349,14 +451,21 @@ def _rounds(rows: Sequence[Row]) -> str:
 
 #: Page → name of a table → what makes it.
 TABLES: dict[Path, dict[str, Callable[[], Lines]]] = {
-    README: {"pong report": pong_in_readme, "how fast": how_fast},
+    README: {"how fast": how_fast},
     BENCHMARKS: {
+        "pong report": pong_report,
         "cartpole seeds": cartpole_seeds,
         "cartpole ratios": cartpole_ratios,
         "cartpole report": comparison_of_cartpole,
         "cartpole claims": chances_of_cartpole,
-        "pong speeds": pong_speeds,
         "sb3 at its best": sb3_speed,
+    },
+    ATARI: {
+        "pong speeds": pong_speeds,
+        "pong workers": pong_workers,
+        "pong devices": pong_devices,
+        "breakout hour": breakout_hour,
+        "atari games": atari_games,
     },
 }
 

@@ -234,6 +234,16 @@ def draw_curve(table: Path, picture: Path) -> None:
     picture.write_bytes(to_bytes(draw_grid([[panel]]), ".svg"))
 
 
+def thumbnails() -> str:
+    """All films side by side, small, each a link to its section."""
+    films = [
+        f'<a href="#{anchor(subject.title)}"><img src="gallery/{subject.name}.gif" alt="{subject.title}" '
+        f'title="{subject.title}" width="110"></a>\n'
+        for subject in SUBJECTS
+    ]
+    return f'<div class="thumbnails">\n{"".join(films)}</div>\n'
+
+
 def table(made: Sequence[Mapping[str, Any]]) -> str:
     """All agents beside RL Baselines3 Zoo's, as far as it has the environment."""
     head = ("environment", "agent", "return", "steps", "seconds", "RL Zoo's A2C", "RL Zoo's PPO")
@@ -299,7 +309,8 @@ def sections() -> str:
     """The generated part of docs/gallery.md, from the figures beside the films."""
     known = {each["name"]: each for each in json.loads(DATA.read_text(encoding="utf-8"))}
     made = [known[subject.name] for subject in SUBJECTS]
-    return "\n".join([table(made), atari(made), *(section(*both) for both in zip(SUBJECTS, made, strict=True))])
+    cards = [section(*both) for both in zip(SUBJECTS, made, strict=True)]
+    return "\n".join([thumbnails(), table(made), atari(made), *cards])
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ were interrupted go on, so the same command can be given again. The set `kind` i
 name; another set is named as for `a3c-zoo train --hyperparams`, and rows without it are left out.
 
 `evaluate` plays 100 episodes of the parameters that each run recommends, and writes their figures into docs/figures/.
-`write` makes the tables of docs/benchmarks.md from these files alone, and `count` the sentences below them. The tables
-show the most probable actions, as RL Zoo's do; the files have sampled ones, too.
+`write` makes the tables of docs/benchmarks-rl-zoo.md from these files alone, and `count` the sentences below them. The
+tables show the most probable actions, as RL Zoo's do; the files have sampled ones, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FOLDER = ROOT / "benchmarks" / "zoo"
 LISTS = {"table": FOLDER / "table.yml", "held-out": FOLDER / "held_out.yml", "tuning": FOLDER / "tuning.yml"}
 #: The files of figures. What was tuned on is not reported.
 FIGURES = {name: ROOT / "docs" / "figures" / f"zoo-{name}.csv" for name in ("table", "held-out")}
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "benchmarks-rl-zoo.md"
 RUNS = Path("runs") / "zoo"
 
 KIND, OURS, BASELINE = "kind", "a3c", "sb3-ppo"
@@ -550,7 +550,7 @@ def held_out_counts(rows: Sequence[Row], found: Sequence[Figures]) -> Iterator[s
 
 
 def part(name: str) -> str:
-    """What stands between the markers of a table in docs/benchmarks.md, from the file of figures."""
+    """What stands between the markers of a table in docs/benchmarks-rl-zoo.md, from the file of figures."""
     rows, found = read_list(name), read_figures(FIGURES[name])
     lines, counts = (zoo_table, zoo_counts) if name == "table" else (held_out_table, held_out_counts)
     return "\n".join([*lines(rows, found), "", *counts(rows, found)]) + "\n"
@@ -562,13 +562,13 @@ def markers(name: str) -> tuple[str, str]:
 
 
 def part_on_page(name: str) -> str:
-    """The same as it stands in docs/benchmarks.md."""
+    """The same as it stands in docs/benchmarks-rl-zoo.md."""
     begin, end = markers(name)
     return PAGE.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0].strip("\n") + "\n"
 
 
 def write_page() -> None:
-    """Writes both tables into docs/benchmarks.md."""
+    """Writes both tables into docs/benchmarks-rl-zoo.md."""
     text = PAGE.read_text(encoding="utf-8")
     for name in FIGURES:
         begin, end = markers(name)
@@ -597,7 +597,7 @@ def parser() -> argparse.ArgumentParser:
     for each in (train, evaluate):
         each.add_argument("--list", choices=LISTS, default="table", help="[%(default)s]")
         each.add_argument("--runs-dir", type=Path, default=RUNS, metavar="DIR", help="[%(default)s]")
-    commands.add_parser("write", help="write the tables of docs/benchmarks.md")
+    commands.add_parser("write", help="write the tables of docs/benchmarks-rl-zoo.md")
     commands.add_parser("count", help="count the rows that reach RL Zoo's agents, and the held-out rows that are won")
     return program
 

@@ -59,9 +59,12 @@ def what_a_module_leaves() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_module_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command names modules of the current folder again in its last line: those of its own test only."""
-    from a3c_zoo.plugins.module_files import MODULE_FILES
+    from a3c_zoo.plugins import typed_names
+    from a3c_zoo.plugins.module_files import MODULE_FILES, TYPED_FILES
 
-    monkeypatch.setattr(MODULE_FILES, "has_typed", False)
+    monkeypatch.setattr(MODULE_FILES, "typed_folders", {})
+    monkeypatch.setattr(typed_names, "_told", set())
+    monkeypatch.setenv(TYPED_FILES, "")
 
 
 @pytest.fixture

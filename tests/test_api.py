@@ -5,9 +5,13 @@ from __future__ import annotations
 import enum
 import json
 import math
+import pickle
+import re
+import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,11 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import ConfigError, MissingGuardError
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs import api
+from a3c_zoo.runs.run_html import curve_svg, run_html
+from a3c_zoo.runs.setup import SilentObserver
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.run import Run
 from tests.toys_runs import Running, environ
 
 GUARDED = """
@@ -226,3 +233,54 @@ def test_people_can_read_what_functions_return(outcome: Outcome) -> None:
     assert a3c_zoo.plot(outcome.run, outcome.run.parent / "x.svg").__repr__() == (
         f"<Plot of 1 runs: {outcome.run.parent / 'x.svg'}>"
     )
+
+
+def test_a_loaded_agent_is_evaluated_as_its_run(tmp_path: Path) -> None:
+    outcome = a3c_zoo.train("cartpole", serial=True, steps=1000, name="one", runs_dir=tmp_path)
+    agent = a3c_zoo.load_agent(outcome)
+    expected = a3c_zoo.evaluate(outcome, episodes=4, seed=5)
+    agent.predict([0.0, 0.0, 0.0, 0.0])  # leaves the seeds alone
+    found = a3c_zoo.evaluate(agent, episodes=4, seed=5)
+    assert replace(found, seconds=0.0) == replace(expected, seconds=0.0)
+    shutil.rmtree(outcome.run)
+    again = a3c_zoo.evaluate(agent, episodes=4, seed=5)
+    assert replace(again, seconds=0.0) == replace(expected, seconds=0.0)
+    with pytest.raises(a3c_zoo.ZooError, match="leave out agent, env and checkpoint"):
+        a3c_zoo.evaluate(agent, checkpoint="best")
+    with pytest.raises(a3c_zoo.ZooError, match="--episodes 0: give 1 or more"):
+        a3c_zoo.evaluate(agent, episodes=0)
+
+
+def test_a_script_shows_the_progress_if_it_asks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """On stderr: stdout has what the script prints."""
+    options: dict[str, Any] = {"serial": True, "steps": 500, "runs_dir": tmp_path}
+    outcome = a3c_zoo.train("cartpole", **options, name="one", progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == f"a3c on cartpole, seed 0, serial → {outcome.run}"
+    assert re.search(r"^ +\d+\.\d s +(at least )?[\d,]+ steps", err, re.MULTILINE)
+    for shows in (None, False):
+        a3c_zoo.train("cartpole", **options, progress=shows)
+        assert capfd.readouterr() == ("", "")
+    with pytest.raises(a3c_zoo.ZooError, match="observer is told it: give one of the two"):
+        a3c_zoo.train("cartpole", **options, observer=SilentObserver(), progress=True)
+
+
+def test_a_notebook_shows_the_curve(outcome: Outcome) -> None:
+    """Three episodes, of 10, 20 and 60 steps' return: means of 10, 15 and 30, and a threshold of 40."""
+    picture = ElementTree.fromstring(curve_svg(np.array([10.0, 30.0, 90.0]), np.array([10.0, 15.0, 30.0]), 40.0))
+    texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["40.0", "10.0", "return, mean of 100 episodes", "90 steps", "threshold 40.0"]
+    (curve,) = picture.iter("{http://www.w3.org/2000/svg}polyline")
+    points = [tuple(map(float, point.split(","))) for point in curve.attrib["points"].split()]
+    (x0, y0), (x1, y1), (x2, y2) = points
+    assert (x1 - x0) / (x2 - x0) == pytest.approx(20 / 80, abs=0.01)
+    assert (y0 - y1) / (y0 - y2) == pytest.approx(5 / 20, abs=0.01)
+
+    shown = outcome._repr_html_()  # type: ignore[attr-defined]
+    assert "&lt;Outcome: steps" in shown
+    assert "<polyline" in shown
+    assert "<polyline" in a3c_zoo.load_agent(outcome)._repr_html_()
+    assert "<polyline" not in run_html("<x>", outcome.run / "nowhere")
+    assert outcome == Run(outcome.run).outcome
+    assert pickle.loads(pickle.dumps(outcome)) == outcome

@@ -260,7 +260,14 @@ def test_list_plugins(faulty: Path, sing: Path) -> None:
     done = run("list", "plugins", "--json", path=Path(f"{faulty}:{sing}"), A3C_ZOO_DISABLE_PLUGINS="sing")
     plugins: dict[str, dict[str, Any]] = {row["name"]: row for row in json.loads(done.stdout)}
     assert {"core", "envs", "hyperparams", "faulty-plugin", "sing"} <= set(plugins)
-    assert plugins["core"]["hooks"] == ["zoo_agents", "zoo_networks", "zoo_optimizers", "zoo_engines", "zoo_commands"]
+    assert plugins["core"]["hooks"] == [
+        "zoo_envs",
+        "zoo_agents",
+        "zoo_networks",
+        "zoo_optimizers",
+        "zoo_engines",
+        "zoo_commands",
+    ]
     assert plugins["core"]["distribution"] == "a3c-zoo"
     assert plugins["faulty-plugin"] == {
         "name": "faulty-plugin",

@@ -875,8 +875,11 @@ def test_the_same_runs_give_the_same_picture(ten: Results) -> None:
     assert to_inline_svg(panel) != to_inline_svg(panels_of(ten, "cartpole")[1][1])
 
 
-def browse(page: Path, folder: Path) -> tuple[str, list[str], set[str]]:
-    """Opens a page in Chromium. Returns the document, the lines on the console, and the addresses it asked for."""
+def browse(page: Path, folder: Path, query: str = "") -> tuple[str, list[str], set[str]]:
+    """Opens a page in Chromium. Returns the document, the lines on the console, and the addresses it asked for.
+
+    query: what stands behind the page's address, such as "?q=word". The page has five seconds of its own clock.
+    """
     log = folder / "net.json"
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dump-dom"]
     command += [
@@ -884,7 +887,8 @@ def browse(page: Path, folder: Path) -> tuple[str, list[str], set[str]]:
         "--disable-component-update",
         f"--user-data-dir={folder / 'profile'}",
     ]
-    command += ["--enable-logging=stderr", "--v=0", f"--log-net-log={log}", "--window-size=390,800", page.as_uri()]
+    command += ["--enable-logging=stderr", "--v=0", f"--log-net-log={log}", "--window-size=390,800"]
+    command += ["--virtual-time-budget=5000", page.as_uri() + query]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
     told = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]

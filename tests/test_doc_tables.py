@@ -1,4 +1,4 @@
-"""Tables of README.md and docs/benchmarks.md are those that benchmarks/doc_tables.py makes of committed figures."""
+"""Tables of README.md and of the benchmarks are those that benchmarks/doc_tables.py makes of committed figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def tables() -> ModuleType:
     return load("doc_tables", ROOT / "benchmarks" / "doc_tables.py")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md", "docs/benchmarks-atari.md"])
 def test_a_page_has_the_figures_of_its_files(page: str, tables: ModuleType) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert tables.written(ROOT / page) == text, "python benchmarks/doc_tables.py"
@@ -52,6 +52,7 @@ def test_sb3s_best_is_what_ours_is_divided_by(
                 row |= {"vec_env": name, "torch_threads": 1 + number % 2}
             rows.append(row)
     monkeypatch.setattr(tables, "FIGURES", tmp_path)
+    assert tables.against_the_best_of_sb3() == []
     assert tables.sb3_speed() == ["Not measured yet: `python benchmarks/sb3_speed.py`."]
     with (tmp_path / "sb3-speed.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, names)
@@ -64,3 +65,21 @@ def test_sb3s_best_is_what_ours_is_divided_by(
         "",
         "Processor, 2 cores, 2026-11-27, 20 s each, in turn, 3 times round.",
     ]
+
+
+def test_readme_divides_by_sb3s_best_too(tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "FIGURES", tmp_path)
+    speeds = [
+        ("cartpole", "slow", "sb3-a2c", 100),
+        ("cartpole", "best", "sb3-a2c", 200),
+        ("cartpole", "a3c", "a3c", 1900),
+        ("pong", "best", "sb3-a2c", 50),
+        ("pong", "a3c", "a3c", 210),
+        ("pong", "a3c, the same network", "a3c", 80),
+    ]
+    head = ("env", "title", "agent", "steps_per_s", "cpu", "cores", "day")
+    with (tmp_path / "sb3-speed.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([head, *((*each, "Processor", 2, "2026-11-27") for each in speeds)])
+    sentence = " ".join(tables.against_the_best_of_sb3())
+    assert "machine (Processor, 2 cores, 2026-11-27)" in sentence
+    assert "steps/s: 9.5 on CartPole, 4.2 on Pong as it comes, 1.6 on Pong with the same network (" in sentence

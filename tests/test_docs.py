@@ -21,7 +21,7 @@ from a3c_zoo import ZooError, errors, records
 from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
 from benchmarks import gallery
-from tests import reference_pages
+from tests import llms, reference_pages
 from tests.toys_runs import command_line, installed_here
 from tests.wheels import GRIDWORLD, PPO, ROOT
 
@@ -71,6 +71,52 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
         assert is_example or any((place / name).is_file() for place in places), f"{page} names {name}"
 
 
+def test_the_front_page_of_the_docs_begins_as_readme() -> None:
+    """What it is, the picture, and the three commands."""
+    readme, front = text_of(ROOT / "README.md"), text_of(DOCS / "README.md")
+    first_screen = readme.partition("`ADDRESS`")[0].replace("](docs/", "](")
+    assert "$ git clone ADDRESS a3c-zoo" in first_screen
+    assert front.startswith(first_screen)
+
+
+@pytest.mark.parametrize(
+    "page", ["architecture.md", "benchmarks.md", "explanation/comparison.md", "explanation/experiments.md"]
+)
+def test_a_long_page_begins_with_what_is_asked(page: str) -> None:
+    """A summary, and a table of questions or results with links, before the first section; and few have the patience
+    for more than 5,500 words."""
+    beginning = text_of(DOCS / page).partition("\n## ")[0]
+    assert len(re.findall(r"^\| .*\]\(", beginning, re.M)) >= 7
+    assert len(text_of(DOCS / page).split()) < 5500
+
+
+# Commands
+
+#: A piece of code that is a command of a3c-zoo, in a console block, an indented block or in a line of text.
+COMMAND = re.compile(r"(?:^(?:\$|   ) |`)(?:\w+=\S+ )?(a3c-zoo [a-z][^`\n]*)", re.M)
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """The commands on a page, each as its words up to a comment, a pipe or what follows."""
+    found = (re.split(r" #|[|;&)]| … ", line)[0] for line in COMMAND.findall(text_of(page)))
+    quoted = (re.sub(r"(['\"]).*?\1", "QUOTED", line) for line in found)
+    return [line.split() for line in quoted]
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_every_option_that_a_page_types_exists(page: str) -> None:
+    for _, *words in commands_of(ROOT / page):
+        command: click.Command | None = cli
+        options = {"--plugin", "--debug", "--help"}
+        while isinstance(command, click.Group) and words and words[0].isascii() and not words[0].startswith("-"):
+            command = command.get_command(click.Context(command), words.pop(0))
+        if command is None:  # of a plugin, or what an error message shows
+            continue
+        options |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        typed = {word.partition("=")[0].rstrip(".,:") for word in words if word.startswith("-") and word.strip("-")}
+        assert typed <= options, f"{page}: a3c-zoo {command.name}"
+
+
 # What is generated from code
 
 
@@ -80,6 +126,33 @@ def test_the_generated_part_is_what_the_code_says(page: str) -> None:
         cli.get_command(click.Context(cli), name)
     wanted = reference_pages.pages()[page].strip("\n") + "\n"
     assert reference_pages.generated_part(page) == wanted, "run: python -m tests.reference_pages"
+
+
+def test_the_notebook_is_the_tutorial() -> None:
+    assert text_of(reference_pages.NOTEBOOK) == reference_pages.notebook(), "run: python -m tests.reference_pages"
+
+
+def test_the_gallery_begins_with_its_films() -> None:
+    page = text_of(DOCS / "gallery.md")
+    films = re.findall(r'^<a href="#([^"]+)"><img src="(gallery/[^"]+\.gif)"', page.partition("\n## ")[0], re.M)
+    assert [film for _, film in films] == [f"gallery/{subject.name}.gif" for subject in gallery.SUBJECTS]
+    assert {anchor for anchor, _ in films} <= anchors_of(DOCS / "gallery.md")
+    assert all((DOCS / film).is_file() for _, film in films)
+
+
+def test_the_list_for_language_models_has_every_page() -> None:
+    """Their titles are those of the site, and each has a sentence."""
+    assert llms.FILE.read_text(encoding="utf-8") == llms.llms_text(), "run: python -m tests.reference_pages"
+    lines = [line for line in llms.llms_text().splitlines() if line.startswith("- ")]
+    found = [re.fullmatch(r"- \[[^\]]+\]\(([^)]+)\): .{10,}", line) for line in lines]
+    assert all(found), lines
+    pages = {path.relative_to(llms.DOCS).as_posix() for path in llms.DOCS.rglob("*.md")}
+    assert {match[1] for match in found if match} == pages
+
+
+def test_the_first_sentence_of_a_page() -> None:
+    page = "# Title\n\n![a](b.png)\n\n```sh\nx\n\ny\n```\n\n| a |\n\nA **bold** [word](x.md) here. Another one.\n"
+    assert llms.first_sentence(page) == "A bold word here."
 
 
 def test_the_gallery_is_what_its_program_makes() -> None:

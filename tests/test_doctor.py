@@ -32,7 +32,7 @@ from tests.waits import wait_until
 from tests.wheels import ROOT
 
 SUBJECTS = [
-    *("a3c-zoo", "Python", "processor", "cores", "memory", "/dev/shm", "open files", "runs", "temporary"),
+    *("a3c-zoo", "Python", "system", "processor", "cores", "memory", "/dev/shm", "open files", "runs", "temporary"),
     *(
         "start method",
         "plugins",
@@ -250,3 +250,13 @@ def test_a_plugin_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Mon
     get_registry.cache_clear()
     assert (found.status, found.text) == ("problem", f"plugin file {tmp_path}/maze.py: there is no such file")
     assert found.cure == "correct it, or leave it out: A3C_ZOO_PLUGIN_FILES, --plugin"
+
+
+@pytest.mark.parametrize(
+    ("system", "status"),
+    [("Linux x86_64", "ok"), ("Linux aarch64", "ok"), ("Darwin arm64", "warning"), ("Plan9 mips", "warning")],
+)
+def test_what_is_known_of_a_system_is_one_line(system: str, status: str) -> None:
+    found = examinations._system(system)
+    assert (found.status, bool(found.cure)) == (status, status != "ok")
+    assert found.text.startswith(f"{system}: ")

@@ -7,15 +7,19 @@ import os
 import re
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import stable_baselines3
 from torch.utils.tensorboard import SummaryWriter
 
 from a3c_zoo.errors import RunDirectoryError
+from a3c_zoo.records import EvaluatorResult, Progress
 from a3c_zoo.report.plot import plot
+from a3c_zoo.runs.sb3_tags import METRICS, sb3_evaluation, sb3_scalars
 from a3c_zoo.store import foreign_runs
 from a3c_zoo.store.run_records import read_run, read_runs
 from tests.toys_baselines import train
@@ -318,3 +322,28 @@ def test_what_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     os.mkfifo(file)
     with pytest.raises(RunDirectoryError, match="it is no regular file"):
         read_run(folder)
+
+
+def test_the_tags_of_sb3_are_those_that_it_writes() -> None:
+    """And their values, of PPO and of A2C."""
+    package = Path(stable_baselines3.__file__).parent
+    written = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    told = EvaluatorResult(step=40, greedy_return=3.0, sampled_return=2.0, best_return=2.0, best_step=40)
+    metrics = {"loss_policy": 0.25, "loss_value": 4.0, "entropy": 0.5, "loss_total": 2.0, "staleness": 1.0}
+    progress = Progress(50, 5, 2, 0.5, 90.0, 7.0, 11.0, 5, metrics, told)
+    expected = {
+        "rollout/ep_rew_mean": 7.0,
+        "rollout/ep_len_mean": 11.0,
+        "time/fps": 100.0,
+        "train/policy_loss": 0.25,
+        "train/value_loss": 4.0,
+        "train/entropy_loss": -0.5,
+        "train/loss": 2.0,
+    }
+    assert sb3_scalars(progress) == expected
+    of_ppo = sb3_scalars(replace(progress, metrics={**metrics, "clip_fraction": 0.1}))
+    changed = {"train/policy_gradient_loss": expected.pop("train/policy_loss"), "train/clip_fraction": 0.1}
+    assert of_ppo == expected | changed
+    assert sb3_evaluation(told) == {"eval/mean_reward": 3.0}
+    for tag in [*of_ppo, *METRICS, *sb3_evaluation(told)]:
+        assert f'record("{tag}"' in written, tag

@@ -78,7 +78,7 @@ def test_ties_and_environments_without_a_difference() -> None:
 
 @pytest.mark.slow
 def test_the_whole_simulation(tmp_path: Path) -> None:
-    """As docs/explanation/comparison.md shows it, with fewer comparisons."""
+    """As docs/explanation/comparison-simulations.md shows it, with fewer comparisons."""
     command = [sys.executable, false_claims.__file__, "--comparisons", "200", "--seeds", "6", "10", "0"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=1800)
     assert done.returncode == 0, done.stderr

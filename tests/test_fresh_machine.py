@@ -53,6 +53,7 @@ COMMANDS: Final[dict[str, str]] = {
     "a3c-zoo train gym:Acrobot-v1 --agent a3c-grad --steps 200000": BUDGET,
     "a3c-zoo train cartpole --agent sb3-a2c": BUDGET,
     "a3c-zoo train pong": BUDGET,
+    "a3c-zoo train ./mysim.py:Tank --steps 30000": BUDGET,
     "a3c-zoo show hyperparams cartpole": "",
     "a3c-zoo show hyperparams cartpole -o n_steps=8": "",
     "a3c-zoo show hyperparams cartpole -o agent.n_steps=5": "",
@@ -200,6 +201,26 @@ def refuses_without_extra(command: str, fresh: Path, cwd: Path) -> None:
     assert f"pip install '{needed.get(extra, 'httpx2<3,>=2')}'" in done.stderr
 
 
+def own_environment() -> str:
+    """README's mysim.py."""
+    found = re.search(r"^`mysim\.py`.*?^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.S | re.M)
+    assert found is not None
+    return found[1]
+
+
+def test_four_commands_from_git_clone_to_an_own_environment(fresh: Path, tmp_path: Path) -> None:
+    """By README alone: it has them in this order. The first three make an environment like `fresh`."""
+    four = ["git clone ADDRESS a3c-zoo && cd a3c-zoo", "make train", ". .venv/bin/activate", "python mysim.py"]
+    lines = re.findall(r"^\$ (.+?)(?: +#.*)?$", (ROOT / "README.md").read_text(), re.M)
+    assert [line for line in lines if line in four] == four
+    program = own_environment()
+    assert "steps=30_000" in program
+    (tmp_path / "mysim.py").write_text(program.replace("30_000", "2000"))
+    done = shell(four[-1], fresh, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"\d+ of 100 points after [\d,]+ steps: runs/tank-a3c-s0-[\d-]+\n", done.stdout)
+
+
 def test_a_plugin_is_installed_and_trained(fresh: Path, tmp_path: Path) -> None:
     """`pip install some-env-plugin && a3c-zoo train some-env`, in an environment of its own.
 
@@ -237,6 +258,7 @@ def test_a_baseline_whose_package_was_uninstalled(fresh: Path, tmp_path: Path) -
 def test_all_commands_end_with_status_0(fresh: Path, tmp_path: Path) -> None:
     """In the order of the table, which makes the runs that later commands name."""
     assert shell("a3c-zoo train cartpole --steps 1000 --name NAME", fresh, tmp_path).returncode == 0
+    (tmp_path / "mysim.py").write_text(own_environment())
     for command, more in COMMANDS.items():
         done = shell(f"{command} {more}", fresh, tmp_path)
         if command == "a3c-zoo doctor":  # a busy machine is a warning, and no file of this test's extras is there

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,21 +119,35 @@ def test_another_program_gives_it_again(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (2, f"Error: {line}")
 
 
-NO_FILE = "workers cannot import 'make_coin' from a program that is no file; put it into a module"
+#: A program that is no file, so that workers cannot import it: what it gives travels with its code.
+NO_FILE = f"""{ENVIRONMENT}
+import a3c_zoo
+
+def trained(env, name, **how):
+    quick = {{"run.stop_when_solved": False, "run.evaluation_every_s": 0.1, "run.evaluator_episodes": 1, **how}}
+    outcome = a3c_zoo.train(env, steps=2000, workers=2, name=name, overrides=quick)
+    figures = a3c_zoo.evaluate(outcome.run, episodes=3, deterministic=True)
+    print(outcome.reason, outcome.evaluator_fault, figures.mean_return)
+"""
 
 
 def test_a_program_of_the_command_line_gives_an_environment(tmp_path: Path) -> None:
-    ended = run(tmp_path, "-c", f"{ENVIRONMENT}\nimport a3c_zoo\na3c_zoo.train(make_coin, steps=100)")
-    assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1].endswith(NO_FILE)
+    ended = run(tmp_path, "-c", f"{NO_FILE}\ntrained(make_coin, 'one', **{{'run.start_method': 'spawn'}})")
+    assert (ended.returncode, ended.stdout) == (0, "steps None 2.0\n"), ended.stderr
 
 
-def test_a_program_from_standard_input_trains_and_gives_an_environment(tmp_path: Path) -> None:
-    trains = "import a3c_zoo\nprint(a3c_zoo.train('cartpole', steps=1000, workers=1).reason)"
-    ended = run(tmp_path, "-", input=f"{ENVIRONMENT}\n{trains}\na3c_zoo.train(make_coin, steps=100)")
-    assert (ended.returncode, ended.stdout) == (1, "steps\n")
-    assert ended.stderr.startswith("Traceback")
-    assert ended.stderr.splitlines()[-1].endswith(NO_FILE)
+def test_a_program_from_standard_input_gives_an_environment_and_gives_it_anew(tmp_path: Path) -> None:
+    """The second class of the name takes the place of the first, as if a notebook's cell had run again."""
+    anew = "class Coin(Coin):\n    def __init__(self):\n        super().__init__(worth=5.0)\n"
+    resumed = "print(a3c_zoo.train(Coin, resume='one', steps=3000).steps >= 3000)"
+    lines = ["trained(Coin, 'one')", anew, "trained(Coin, 'two')", resumed, "trained(lambda: Coin(), 'three')"]
+    ended = run(tmp_path, "-", input="\n".join([NO_FILE, *lines]))
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        "steps None 1.0\nsteps None 5.0\nTrue\nsteps None 5.0\n",
+    ), ended.stderr
+    assert "env_name: coin" in (tmp_path / "runs/two/config.yml").read_text()
+    assert "env_name: lambda" in (tmp_path / "runs/three/config.yml").read_text()
 
 
 def make_cart() -> CartPoleEnv:
@@ -200,6 +216,24 @@ def nothing() -> Any:
     return None
 
 
+class Sized(Arm):
+    """A class that needs arguments."""
+
+    def __init__(self, size: int, *parts: int, colour: str, shape: str = "round") -> None:
+        pass
+
+
+def unsendable() -> Any:
+    """A function whose code holds what no other process can get."""
+    lock = threading.Lock()
+
+    def make() -> CartPoleEnv:
+        with lock:
+            return CartPoleEnv()
+
+    return make
+
+
 def cartpole() -> CartPoleEnv:
     return CartPoleEnv()
 
@@ -214,9 +248,11 @@ UNSENDABLE = EnvEntry(
     ("env", "message"),
     [
         (UNSENDABLE, "a part of a plugin cannot be sent to a process: Can't pickle <function <lambda> at 0x"),
-        (lambda: CartPoleEnv(), "workers cannot import <function <lambda> at 0x"),
-        (CartPoleEnv().reset, "workers cannot import <bound method CartPoleEnv.reset"),
-        (5, "workers cannot import 5; give a function or a class at the top level of a module"),
+        (unsendable(), f"'{__name__}:unsendable.<locals>.make' cannot be sent to worker processes: TypeError: "),
+        (CartPoleEnv().reset, f"'{CartPoleEnv.__module__}:CartPoleEnv.reset' must return a gymnasium.Env, not <class"),
+        (5, "5 is no environment: give a name, an EnvEntry, or a function or class that makes a gymnasium.Env"),
+        (Sized, "Sized needs arguments: give a function that makes it, such as lambda: Sized(size=…, colour=…)"),
+        (Arm(), "<Arm instance> is a made environment, and each worker makes its own: give the class Arm, or a func"),
         (broken, f"the environment that '{__name__}:broken' makes cannot be made: ValueError: no (in test_given_"),
         (nothing, f"'{__name__}:nothing' must return a gymnasium.Env, not <class 'NoneType'>; for a VectorEnv: Env"),
         (cartpole, "plugin 'envs' (a3c-zoo "),
@@ -233,6 +269,20 @@ def test_what_cannot_be_given(env: Any, message: str, tmp_path: Path) -> None:
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "runs").exists()
+
+
+def make_with_length(length: float) -> CartPoleEnv:
+    env = CartPoleEnv()
+    env.length = length
+    return env
+
+
+@pytest.mark.parametrize("env", [lambda: CartPoleEnv(), partial(make_with_length, 0.7), unsendable()])
+def test_in_turn_any_function_does(env: Any, tmp_path: Path) -> None:
+    outcome = a3c_zoo.train(env, serial=True, steps=200, overrides=QUICK, runs_dir=tmp_path)
+    agent = a3c_zoo.load_agent(outcome)
+    assert agent.env_name in ("lambda", "make_with_length", "make")
+    assert a3c_zoo.evaluate(agent, episodes=2).episodes == 2
 
 
 @pytest.mark.parametrize("options", [{"serial": True}, {"overrides": QUICK}])

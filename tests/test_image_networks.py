@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 from torch.nn import functional
 
 from a3c_zoo.errors import ConfigError
@@ -250,3 +251,28 @@ def test_the_same_seed_draws_the_same_network() -> None:
     other = build("conv42")
     for mine, yours in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, yours)
+
+
+def test_init_torch_has_the_weights_of_plain_modules() -> None:
+    """As the printed programs build their network: plain modules, one after the other, from one generator."""
+    torch.manual_seed(3)
+    plain = [
+        nn.Conv2d(4, 32, 8, 4),
+        nn.Conv2d(32, 64, 4, 2),
+        nn.Conv2d(64, 64, 3),
+        nn.Linear(3136, 512),
+        nn.Linear(3136, 512),
+        nn.Linear(512, ACTIONS),
+        nn.Linear(512, 1),
+    ]
+    torch.manual_seed(3)
+    made = build("nature-dual", init="torch")
+    expected = [parameter for layer in plain for parameter in layer.parameters()]
+    for mine, printed in zip(made.parameters(), expected, strict=True):
+        assert torch.equal(mine, printed)
+
+
+def test_other_networks_begin_with_orthogonal_weights_and_a_small_policy() -> None:
+    network = build("nature")
+    weight = dict(network.named_parameters())["actor.weight"]
+    assert torch.allclose(weight @ weight.T, 1e-4 * torch.eye(ACTIONS), atol=1e-8)

@@ -131,6 +131,26 @@ def test_a_gif_faster_than_viewers_are(tmp_path: Path) -> None:
     assert [int(frame.mean()) for frame in frames_of(tmp_path / "a.gif")][:3] == pytest.approx([0, 2.4, 4.8], abs=1.3)
 
 
+def test_a_gif_needs_no_extra_and_shows_what_was_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ball of three colours moves over noise of 200 colours, stops for a picture, and jumps: every pixel is right."""
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    rng = np.random.default_rng(0)
+    ground = rng.integers(0, 200, (210, 160, 1), np.uint8).repeat(3, axis=2)
+    pictures = []
+    for left in (10, 20, 20, 90):
+        picture = ground.copy()
+        picture[40:60, left : left + 9] = np.array([(255, 0, 0), (0, 255, 0), (0, 0, 255)], np.uint8).repeat(3, axis=0)
+        pictures.append(picture)
+    video = VideoFile(tmp_path / "a.gif")
+    for picture in pictures:
+        video.show(picture, 8.0)
+    video.close()
+    frames = frames_of(tmp_path / "a.gif")
+    for frame, picture in zip(frames, pictures, strict=True):
+        assert np.array_equal(frame, enlarge(picture))
+    assert durations_of(tmp_path / "a.gif") == [120, 130, 130, 120]  # 12.5 hundredths each
+
+
 def test_a_gif_whose_colours_come_back(tmp_path: Path) -> None:
     """The first and the last picture have the same four colours, the one between them has three."""
     black, grey, red, green = (0, 0, 0), (76, 76, 76), (200, 50, 50), (60, 200, 60)
@@ -151,13 +171,12 @@ def test_a_long_video_needs_no_more_memory(name: str, tmp_path: Path) -> None:
     screen = rng.integers(0, 8, (210, 160, 3), np.uint8) * 32
     video = VideoFile(tmp_path / name)
     video.show(screen, 15.0)
-    assert video._ffmpeg is not None
-    ffmpeg = psutil.Process(video._ffmpeg.pid)
     before = ours.memory_info().rss
     for k in range(1, 400):
         video.show(np.roll(screen, k, axis=1), 15.0)
     assert ours.memory_info().rss - before < 20e6
-    assert ffmpeg.memory_info().rss < 250e6
+    if video._ffmpeg is not None:
+        assert psutil.Process(video._ffmpeg.pid).memory_info().rss < 250e6
     video.close()
     assert len(frames_of(tmp_path / name)) == 400
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -148,7 +149,7 @@ def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["logs", "--out", "x.gif"], "--out x.gif: must end in .png or .svg or .csv"),
+        (["logs", "--out", "x.gif"], "--out x.gif: must end in .png or .svg or .pdf or .csv"),
         (["logs", "--out", "no/x.png"], "--out no/x.png: no is no directory in which you may write; choose another"),
         ([""], "no run '' here or in runs"),  # of a variable that is not set
         (["lgos"], "no run 'lgos' here or in runs. See: a3c-zoo list runs"),
@@ -207,8 +208,9 @@ def line(*points: tuple[float, float]) -> Line:
     return Line(np.array(x, np.float64), np.array(y, np.float64))
 
 
-def panel(**groups: list[Line]) -> Panel:
-    return Panel("", "x", "y", {label: group_of(lines) for label, lines in groups.items()}, threshold=4.0)
+def panel(goes_on: bool = False, **groups: list[Line]) -> Panel:
+    drawn = {label: group_of(lines, goes_on=goes_on) for label, lines in groups.items()}
+    return Panel("", "x", "y", drawn, threshold=4.0)
 
 
 def test_a_group_is_drawn_as_far_as_all_of_it_goes() -> None:
@@ -277,9 +279,9 @@ def test_fewer_than_five_runs_have_no_interval(
             write_run(tmp_path / f"{method}_{number + 1}", [3.0**number] * 2)
     drawing = Mock(wraps=draw_plot)
     monkeypatch.setattr("a3c_zoo.report.plot.draw_plot", drawing)
-    text = plot(tmp_path, tmp_path / "x.svg", x="episodes").path.read_text()
+    text = plot(tmp_path, tmp_path / "x.svg", x="episodes", caption=True).path.read_text()
     panel, note = drawing.call_args.args
-    assert note == (f"thick: {thick}, as far as all go; thin: single runs" if thick else "")
+    assert note == (f"thick: {thick}, as far as all go, then dashed; thin: single runs" if thick else "")
     assert note in text
     bands = [(group.band, len(group.runs)) for group in panel.groups.values() if group.band]
     assert [band.value[-1] for band, _ in bands] == pytest.approx(ends)
@@ -376,3 +378,58 @@ def test_an_axis_of_seconds_has_plain_numbers_below_one() -> None:
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()][:5] == ["0", "0.2", "0.4", "0.6", "0.8"]
     shown = [_short(value) for value in (0, 0.25, 1, 1.5, 999, 27_778, 250_000, 1e6)]
     assert shown == ["0", "0.25", "1", "1.5", "999", "27.778k", "250k", "1M"]
+
+
+def test_the_middle_goes_on_without_the_runs_that_have_ended() -> None:
+    """Three runs end after 2, 4 and 6: up to 2 all count, up to 4 two of them, and then the last one."""
+    short, middle, long = line((0, 1), (2, 1)), line((0, 3), (4, 7)), line((0, 5), (6, 17))
+    group = group_of([middle, long, short], goes_on=True)
+    assert group.points is not None
+    assert (group.points[0], group.points[-1]) == (0, 2)
+    assert group.beyond is not None
+    x, y = group.beyond.x, group.beyond.y
+    gaps = np.flatnonzero(np.isnan(y))
+    assert x[gaps].tolist() == [4, 6]
+    assert (x[0], y[0]) == (2, 7.0)  # of 5 and 9
+    assert (x[gaps[0] - 1], y[gaps[0] - 1]) == (4, 10.0)  # of 7 and 13
+    assert (x[gaps[0] + 1], y[gaps[0] + 1]) == (4, 13.0)
+    assert (x[gaps[1] - 1], y[gaps[1] - 1]) == (6, 17.0)
+    assert group_of([short, middle]).beyond is None  # as reports draw it
+    assert group_of([short, short], goes_on=True).beyond is None
+    (axes,) = draw_plot(panel(a=[middle, long, short], goes_on=True)).axes
+    dashed = [each for each in axes.lines if each.get_linewidth() == 1.4]
+    assert [(np.asarray(each.get_xdata())[0], each.is_dashed()) for each in dashed] == [(2, True)]
+
+
+def test_nothing_is_written_below_a_picture_unasked(runs: Path, capsys: Captured) -> None:
+    words = "thick: mean and range"
+    assert command_line("plot", "logs", "--out", "x.svg") == 0
+    assert words not in Path("x.svg").read_text()
+    assert command_line("plot", "logs", "--out", "x.svg", "-f", "--caption") == 0
+    assert words in Path("x.svg").read_text()
+    capsys.readouterr()
+
+
+def test_a_pdf(runs: Path) -> None:
+    files = [plot(runs, "x.pdf", force=True).path.read_bytes() for _ in range(2)]
+    assert files[0].startswith(b"%PDF")
+    assert files[0] == files[1]
+    assert b"/Type3" not in files[0]  # many journals take no such fonts
+    assert b"/TrueType" in files[0] or b"/CIDFontType2" in files[0]
+
+
+def test_without_a_file_it_is_a_figure(runs: Path) -> None:
+    (runs / "a2c_1" / "monitor.csv").write_text("r,l,t\n")
+    with matplotlib.rc_context({"xtick.color": "red"}):  # the user's own
+        with pytest.warns(UserWarning, match="a2c_1 is left out: monitor.csv is damaged"):
+            figure = plot([runs], window=2)
+        (axes,) = figure.axes
+        assert axes.get_title(loc="left") == "cartpole"
+        assert {text.get_text() for text in figure.legends[0].get_texts()} == {"a2c", "ppo"}
+        assert figure._repr_png_().startswith(PNG)
+        assert axes.xaxis.get_ticklabels()[0].get_color() != "red"
+        figure.savefig("mine.png")
+    assert Path("mine.png").read_bytes().startswith(PNG)
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["logs", "mine.png"]
+    with pytest.raises(ZooError, match="no run 'x' here"):
+        plot("x")

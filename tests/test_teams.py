@@ -24,7 +24,7 @@ import pytest
 import torch
 
 import a3c_zoo
-from a3c_zoo import hardware
+from a3c_zoo import hardware, system
 from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.context import WorkerContext
@@ -354,14 +354,18 @@ def test_which_numbers_of_workers_fit(workers: int, has_core: bool, fits: bool) 
     ("files", "memory", "text"),
     [
         (1024, 10**12, "this process may open 1,024 files, which is enough for 250 workers. More: ulimit -n 4040"),
-        (10**6, 10**9, "1.0 GB of memory are free, enough for 40 workers at most"),
+        (
+            10**6,
+            10**9,
+            "1.0 GB of memory are free, enough for 40 workers at most. As many as there are cores: --workers auto",
+        ),
     ],
 )
 def test_a_thousand_workers_that_do_not_fit_are_refused_at_once(
     files: int, memory: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """(1,024 − 24) / 4 = 250 workers by files; 1 GB / 25 MB = 40 by memory."""
-    monkeypatch.setattr(hardware, "open_files_limit", lambda: files)
+    monkeypatch.setattr(system, "most_open_files", lambda: files)
     monkeypatch.setattr(hardware, "available_memory", lambda: memory)
     with pytest.raises(ConfigError) as refused:
         check_processes(1000)

@@ -160,7 +160,7 @@ def test_a_logger_from_outside(python: Path, tmp_path: Path) -> None:
     assert "played   1 episodes" in run(command(python), "evaluate", "one", "--episodes", "1", cwd=tmp_path)
     resumed = attempt(command(python), "train", "--resume", "one", "--steps", "2000", cwd=tmp_path)
     line = (
-        r"plugin 'wandb' \(a3c-zoo-wandb 1.0.0\), which is not installed: .* \./plugins/a3c-zoo-wandb \(in a checkout"
+        r"plugin 'wandb' \(a3c-zoo-wandb 1.1.0\), which is not installed: .* \./plugins/a3c-zoo-wandb \(in a checkout"
     )
     assert (resumed.returncode, bool(re.search(line, resumed.stderr))) == (2, True), resumed.stderr
 

@@ -49,6 +49,14 @@ TAGS = {
     "train/grad_norm",
     "train/learning_rate",
     "train/staleness",
+    # Of stable-baselines3:
+    "rollout/ep_rew_mean",
+    "rollout/ep_len_mean",
+    "time/fps",
+    "train/policy_loss",
+    "train/value_loss",
+    "train/entropy_loss",
+    "train/loss",
 }
 
 
@@ -99,6 +107,10 @@ def test_cartpole_is_solved(tmp_path: Path) -> None:
     step, mean = points["episode/return_mean_100"][-1]
     assert step == outcome["steps"]
     assert mean == pytest.approx(outcome["mean_return_100"])
+    assert points["rollout/ep_rew_mean"] == points["episode/return_mean_100"]
+    assert points["train/policy_loss"] == points["train/loss_policy"]
+    assert [-value for _, value in points["train/entropy_loss"]] == [value for _, value in points["train/entropy"]]
+    assert points["time/fps"][-1][1] == pytest.approx(outcome["steps"] / outcome["training_s"], rel=0.05)
 
     saved = checkpoint(run)
     assert plain(saved)
@@ -164,19 +176,20 @@ def test_the_command_that_goes_on_has_a_budget_left(
 
 
 @pytest.mark.parametrize(
-    ("has_typed", "folders", "repeated"),
+    ("typed", "folders", "repeated"),
     [
-        (True, "", "PYTHONPATH=. "),  # as the first command found a module here
-        (False, ".", "PYTHONPATH=. "),  # as one that goes on does
-        (True, "/opt/lib", "PYTHONPATH=/opt/lib:. "),
-        (False, "src:/opt/my lib", "PYTHONPATH='src:/opt/my lib' "),
-        (False, ":/opt/lib", ""),  # likely set for every command
+        (["."], "", "PYTHONPATH=. "),  # as the first command found a module here
+        ([], ".", "PYTHONPATH=. "),  # as one that goes on does
+        (["."], "/opt/lib", "PYTHONPATH=/opt/lib:. "),
+        (["/my sims"], "/opt/lib", "PYTHONPATH='/opt/lib:/my sims' "),  # as the first command named a file there
+        ([], "src:/opt/my lib", "PYTHONPATH='src:/opt/my lib' "),
+        ([], ":/opt/lib", ""),  # likely set for every command
     ],
 )
 def test_the_next_command_finds_the_modules_of_this_one(
-    has_typed: bool, folders: str, repeated: str, monkeypatch: pytest.MonkeyPatch
+    typed: list[str], folders: str, repeated: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MODULE_FILES, "has_typed", has_typed)
+    monkeypatch.setattr(MODULE_FILES, "typed_folders", {f"/somewhere/{folder}": folder for folder in typed})
     monkeypatch.setenv("PYTHONPATH", folders)
     assert next_command("play x") == f"{repeated}a3c-zoo play x"
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -980,6 +981,22 @@ def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd
     assert line.endswith(
         "has ended, and its set is in best.yml. Too late: --timeout 3600s. Copy that file, or give --trials 5 or more, "
         "or another --study"
+    )
+
+
+def test_python_says_what_comes_too_late_for_a_study_that_has_ended(folder: Path) -> None:
+    study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
+    ended = {"trials": 4, "wanted": 4, "timeout": 900.0, "final_seeds": 6, "file": "best.yml"}
+    study.keep(RESULT, ended)
+    again = partial(
+        a3c_zoo.tune, "cartpole", steps=STEPS, hyperparams="s.yml", seeds=1, episodes=1, trials=4, engine="inline"
+    )
+    assert again() == again(final_seeds=6, out="best.yml") == ended
+    with pytest.raises(ZooError) as too_late:
+        again(final_seeds=2, timeout_s=3600, out="new.yml")
+    assert str(too_late.value).endswith(
+        "Too late: timeout_s=3600, final_seeds=2 and out=new.yml. Copy that file, or give trials=5 or more, "
+        "or another study"
     )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
 
-from a3c_zoo import hardware
+from a3c_zoo import hardware, system
 from a3c_zoo.agents.configs import HandoverConfig, LossConfig
 from a3c_zoo.agents.context import (
     ActingState,
@@ -142,7 +142,7 @@ def check_room(config: Config, spaces: Spaces, workers: int) -> None:
 
 def check_processes(workers: int) -> None:
     """Raises ConfigError if this machine cannot have so many worker processes; its message says how many it can."""
-    files = hardware.open_files_limit()
+    files = system.most_open_files()
     most = hardware.workers_for_files(files, hardware.LEAST_FILES)
     if workers > most:
         raise ConfigError(
@@ -153,7 +153,8 @@ def check_processes(workers: int) -> None:
     most = memory // hardware.WORKER_BYTES
     if workers > most:
         raise ConfigError(
-            f"run.workers: {workers:,} — {giga(memory)} of memory are free, enough for {most:,} workers at most"
+            f"run.workers: {workers:,} — {giga(memory)} of memory are free, enough for {most:,} workers at most. "
+            "As many as there are cores: --workers auto"
         )
 
 

@@ -5,8 +5,6 @@ The processes come from the fork server of the run. SB3 sends what makes an envi
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +20,7 @@ from a3c_zoo.learning.wrappers import Wrapper, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.module_files import ModuleFiles
 from a3c_zoo.processes.start import process_context, starting, warm_up
+from a3c_zoo.system import KILL, lead_group, signal_group
 
 #: How long processes may take to finish their step and to close their environments, in seconds.
 CLOSE_LIMIT_S: Final = 5.0
@@ -42,7 +41,7 @@ class MadeInProcess:
     wrappers: tuple[Wrapper, ...] = ()
 
     def __call__(self, **kwargs: Any) -> Env[Any, Any]:
-        os.setpgid(0, 0)  # Ctrl-C is for the run, which then closes its environments
+        lead_group()  # Ctrl-C is for the run, which then closes its environments
         quiet_emulator(self.env_id)
         wrapped: Env[Any, Any] = wrap_all(gymnasium.make(self.env_id, **kwargs), list(self.wrappers))
         return wrapped
@@ -104,8 +103,7 @@ def _join(processes: list[Any], limit_s: float) -> None:
 
 def _kill_group(pid: int) -> None:
     """Kills a process and those that its environment has started: it leads a group, see `MadeInProcess`."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+    signal_group(pid, KILL)
 
 
 @contextmanager

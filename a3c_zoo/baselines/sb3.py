@@ -60,21 +60,7 @@ from a3c_zoo.baselines.sb3_model import (
     saved_state,
     with_small_buffers,
 )
-
-#: SB3's name of a metric → the agents' name, and the factor between them.
-METRICS = {
-    "train/policy_loss": ("loss_policy", 1.0),
-    "train/policy_gradient_loss": ("loss_policy", 1.0),
-    "train/value_loss": ("loss_value", 1.0),
-    "train/loss": ("loss_total", 1.0),
-    "train/entropy_loss": ("entropy", -1.0),
-    "train/learning_rate": ("learning_rate", 1.0),
-    "train/explained_variance": ("explained_variance", 1.0),
-    "train/approx_kl": ("approx_kl", 1.0),
-    "train/clip_fraction": ("clip_fraction", 1.0),
-    "train/clip_range": ("clip_range", 1.0),
-    "rollout/exploration_rate": ("exploration_rate", 1.0),
-}
+from a3c_zoo.runs.sb3_tags import METRICS
 
 
 class RunOverError(Exception):

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.cli.common import complete_agent, complete_env, print_finding
+from a3c_zoo.cli.common import Count, complete_agent, complete_env, print_finding
 from a3c_zoo.errors import printable
-from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import is_dumb, take_stdout
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class _WaitingLine:
 )
 @click.option(
     "--steps",
-    type=click.IntRange(1),
+    type=Count(1),
     metavar="N",
     help="Of an environment: the random actions that must keep the contract.  [default: 500]",
 )
@@ -94,7 +94,6 @@ def command(name: str, overrides: tuple[str, ...], steps: int | None, as_json: b
     from a3c_zoo.testing.findings import USUAL, CheckOptions
 
     take_stdout()
-    find_typed_module(name)
     findings: list[Finding] = []
     line = _WaitingLine()
     options = None

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import quiet_env_name
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -41,6 +43,33 @@ def parse_seconds(text: str) -> float:
     if match is None or float(match[1]) <= 0:
         raise click.BadParameter(f"'{text}' is no duration; write 90s, 10m or 2h")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+class Count(click.ParamType):  # type: ignore[type-arg]  # click 8.1 takes no argument
+    """A whole number, also as `1e6`, `250k`, `1M` or `1_000_000`, from `least` to `most`."""
+
+    name = "integer"
+
+    def __init__(self, least: int | None = None, most: int | None = None) -> None:
+        self._range = click.IntRange(least, most) if least is not None or most is not None else click.INT
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the number."""
+        if isinstance(value, str):
+            value = self._parsed(value, param, ctx)
+        return self._range.convert(value, param, ctx)
+
+    def _parsed(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = re.fullmatch(r"([+-]?[\d_]*\.?\d+(?:e\+?\d{1,2})?)([kmb]?)", text.strip(), re.IGNORECASE)
+        try:
+            if match is None:
+                raise ValueError
+            number = Decimal(match[1]) * {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}[match[2].lower()]
+            if number == int(number):
+                return int(number)
+        except (ValueError, ArithmeticError):
+            pass
+        self.fail(f"'{text}' is no whole number; write 250000, 250k, 1M or 1e6", param, ctx)
 
 
 def is_typed(name: str) -> bool:
@@ -92,7 +121,7 @@ def complete_set(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     env = _typed_env(ctx)
     try:
         if env:
-            sets = sets_for(registry, registry.env(env, is_trusted=False))
+            sets = sets_for(registry, registry.env(quiet_env_name(registry, env), is_trusted=False))
         else:
             sets = list_sets(registry)
     except ZooError:  # an unknown environment, which the command itself reports; or one of a module to import
@@ -112,7 +141,8 @@ def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
     registry = get_registry()
     try:
-        entry = registry.env(_typed_env(ctx) or "", is_trusted=False)
+        name = quiet_env_name(registry, _typed_env(ctx) or "")
+        entry = registry.env(name, is_trusted=False)
         rows = describe(
             resolve_config(registry, entry, registry.agent(ctx.params.get("agent") or entry.default_agent))
         )

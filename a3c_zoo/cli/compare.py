@@ -15,6 +15,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    Count,
     ask_to_train,
     complete_agent,
     complete_env,
@@ -29,6 +30,8 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
 from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 if TYPE_CHECKING:
@@ -104,7 +107,7 @@ def parse_seeds(text: str) -> Sequence[int]:
 )
 @click.option(
     "--steps",
-    type=click.IntRange(1),
+    type=Count(1),
     metavar="N",
     help="Agent steps of each run.  [default: the environment's]",
 )
@@ -181,6 +184,8 @@ def command(
     filters = given_filters({name: options.pop(name) for name in FILTERS})
     if sources:
         options["envs"] += filters.pop("env", ())
+    else:
+        options["envs"] = tuple(env_name(get_registry(), name) for name in options["envs"])
     out = choose_out(out, options["envs"])
     question = options.pop("question") or ""
     check_question(question, options["until_decided"])
@@ -237,8 +242,6 @@ def _tell_stopped(plan: Plan, report: Path | None) -> None:
 
 def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Splits arguments into run folders and environments: `--from runs/*` is one option and many arguments."""
-    from a3c_zoo.plugins.registry import get_registry
-
     known = get_registry().envs
     folders = [name for name in names if name not in known and os.path.isdir(name)]
     return tuple(map(Path, folders)), tuple(name for name in names if name not in folders)

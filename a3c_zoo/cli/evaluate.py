@@ -12,6 +12,7 @@ import click
 
 from a3c_zoo.cli.common import (
     MOST_EPISODES,
+    Count,
     complete_policy,
     playing_options,
     playing_sign,
@@ -27,7 +28,7 @@ from a3c_zoo.words import return_text
 )
 @click.option(
     "--episodes",
-    type=click.IntRange(1, MOST_EPISODES),
+    type=Count(1, MOST_EPISODES),
     default=100,
     show_default=True,
     metavar="N",

@@ -28,6 +28,7 @@ from a3c_zoo.errors import PluginError, did_you_mean, first_line
 from a3c_zoo.hardware import giga
 from a3c_zoo.plugins.loading import SLOW_IMPORT_S, Selection
 from a3c_zoo.plugins.registry import get_registry, load_registry
+from a3c_zoo.system import largest_file, most_open_files
 from a3c_zoo.version import __version__
 
 #: Extra → what it brings.
@@ -51,8 +52,19 @@ WATCH_S = 0.25
 TRAINING_S, TIMEOUT_S = 0.5, 20.0
 #: Fewer steps/s of CartPole with two workers are a warning. Two free cores of 2020 make more than 20,000.
 SLOW = 2000
-#: The system that the tests run on.
-TESTED: Final = "Linux x86_64"
+#: System and machine → what is known of a3c-zoo there, and what to do if it does not suffice.
+SYSTEMS: Final = {
+    "Linux x86_64": ("all tests run here", ""),
+    "Linux aarch64": ("tests ran here once, under emulation; box2d must be compiled", ""),
+    "Darwin arm64": (
+        "workers start later than on Linux, and the CPU time of a run is unknown; the tests do not run here",
+        "for what fails here, use Linux, also in a virtual machine",
+    ),
+    "Windows AMD64": (
+        "train --serial, evaluate and plot are expected to work; workers, Ctrl-Z and locks are untested",
+        "use Linux in WSL",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +99,19 @@ def python() -> Iterator[Diagnosis]:
     is_fit = SpecifierSet(needed).contains(version, prereleases=True)
     cure = f"install a3c-zoo with a Python {needed}"
     yield _judged("Python", f"{version}, {sys.executable}", is_fit, (1, 1), cure)
-    if (system := f"{platform.system()} {platform.machine()}") != TESTED:
-        yield Diagnosis("system", "warning", f"{system}: a3c-zoo is tested only on {TESTED}", f"use {TESTED}")
+    yield _system(f"{platform.system()} {platform.machine()}")
+
+
+def _system(name: str) -> Diagnosis:
+    """What is known of a system and its machine."""
+    known = SYSTEMS.get(name)
+    if known is None:
+        tried = ", ".join(SYSTEMS)
+        return Diagnosis("system", "warning", f"{name}: nobody has tried a3c-zoo here", f"use one of {tried}")
+    text, cure = known
+    if cure:
+        return Diagnosis("system", "warning", f"{name}: {text}", cure)
+    return Diagnosis("system", "ok", f"{name}: {text}")
 
 
 def machine() -> Iterator[Diagnosis]:
@@ -121,17 +144,15 @@ def machine() -> Iterator[Diagnosis]:
 
 def limits() -> Iterator[Diagnosis]:
     """The number and the size of files that a process may have."""
-    import resource
-
-    size = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    files = hardware.open_files_limit()
+    size = largest_file()
+    files = most_open_files()
     workers = hardware.workers_for_files(files, hardware.FILES)
     if files < sys.maxsize:
         text = f"{files:,}, for {workers:,} workers at most"
     else:
         text = "no limit"
     yield _judged("open files", text, workers, (2, hardware.available_cores()), "ulimit -n 4096")
-    if size != resource.RLIM_INFINITY:
+    if size < sys.maxsize:
         text = f"at most {size:,} bytes: checkpoints and shared memory may not fit"
         yield Diagnosis("file size", "problem", text, "ulimit -f unlimited")
 

@@ -14,9 +14,11 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from a3c_zoo.cli.mistyped import refuse_torn_values, unknown_option
 from a3c_zoo.errors import (
     ConfigError,
     PluginError,
+    UnknownNameError,
     WorkerError,
     ZooError,
     printable,
@@ -28,6 +30,7 @@ from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.standard_streams import is_dumb
+from a3c_zoo.synonyms import command_cure
 from a3c_zoo.version import __version__
 
 _BUILTIN = {entry.name: entry for entry in builtins.COMMANDS}
@@ -44,6 +47,8 @@ class ZooGroup(click.Group):
     is_builtin = False
     #: Files that the user has named by `--plugin`, as they were typed.
     plugin_files: tuple[str, ...] = ()
+    #: The command line, without the program's name.
+    given: tuple[str, ...] = ()
 
     def entries(self) -> dict[str, CommandEntry]:
         """Returns every command, built-in ones first. This loads the plugins, which built-in commands do not need."""
@@ -77,10 +82,12 @@ class ZooGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parses the command line, and refuses what no command could work with."""
         given = list(args)
+        self.given = tuple(given)
         rest = super().parse_args(ctx, args)  # --help and --version end here
         if not ctx.resilient_parsing:
             _refuse_bytes(given)
             _refuse_removed_folder()
+            refuse_torn_values(given)
         return rest
 
     def resolve_command(
@@ -92,6 +99,8 @@ class ZooGroup(click.Group):
             and not ctx.resilient_parsing
             and not args[0].startswith("-")
         ):
+            if cure := command_cure(args[0]):
+                raise UnknownNameError(f"unknown command '{args[0]}'. {cure}")
             raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
         self.is_builtin = args[0] in _BUILTIN
         if self.is_builtin and not ctx.resilient_parsing:
@@ -155,7 +164,11 @@ class ZooGroup(click.Group):
         else:
             hint = ""
         message = " ".join(error.format_message().split())  # some of click's messages have several lines
-        _echo_error(printable(f"{message}{hint}"))
+        if isinstance(error, click.NoSuchOption) and error.ctx:
+            message = unknown_option(error.option_name, self.given, error.ctx)
+            hint = ""
+        stop = "." if hint and message[-1:] not in ".?!" else ""
+        _echo_error(printable(f"{message}{stop}{hint}"))
         sys.exit(error.exit_code)
 
 
@@ -254,9 +267,9 @@ def next_command(words: str) -> str:
     from a3c_zoo.plugins.loading import Selection
 
     folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    if MODULE_FILES.has_typed and "." not in folders:  # a run's own name finds no module here
-        folders.append(".")
-    is_typed = not all(map(os.path.isabs, folders))
+    # A run's own name finds no module in the current folder, and no file.
+    folders += [folder for folder in MODULE_FILES.typed_folders.values() if folder not in folders]
+    is_typed = bool(MODULE_FILES.typed_folders) or not all(map(os.path.isabs, folders))
     if is_typed:
         program = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} a3c-zoo"
     else:
@@ -275,6 +288,7 @@ Example:
   a3c-zoo list envs
 """,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands
     params=[_PLUGIN_OPTION, _DEBUG_OPTION],
 )
 click.version_option(

@@ -14,6 +14,7 @@ import click
 from a3c_zoo.cli.common import (
     INTERRUPTED,
     MOST_EPISODES,
+    Count,
     complete_policy,
     is_typed,
     playing_options,
@@ -43,7 +44,7 @@ MOST_TILES = 16
 )
 @click.option(
     "--episodes",
-    type=click.IntRange(1, MOST_EPISODES),
+    type=Count(1, MOST_EPISODES),
     default=1,
     show_default=True,
     metavar="N",

@@ -42,7 +42,7 @@ from a3c_zoo.errors import printable
     default=Path("plot.png"),
     show_default=True,
     metavar="FILE",
-    help="The file to write: a picture (.png, .svg) or its numbers (.csv).",
+    help="The file to write: a picture (.png, .svg, .pdf) or its numbers (.csv).",
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
 @click.option(
@@ -64,14 +64,16 @@ from a3c_zoo.errors import printable
     metavar="TEXT",
     help="Name of a curve; one for each, in the order of the legend. Curves of the same name become one group.",
 )
+@click.option("--caption", is_flag=True, help="Say below the picture what is thick, dashed and thin.")
 @runs_dir_option
 @trust_option
 def command(runs: tuple[str, ...], **options: Any) -> None:
     """Draw the curves of each RUN: a run directory, the name of one, or a folder of them.
 
     Runs that differ only in their seed share a colour. A thin line is a single run. The thick line is the interquartile
-    mean with its 95 % interval; for fewer than five runs it is their mean within their range. Folders of
-    stable-baselines3, RL Zoo or CleanRL are runs, too. Runs of one method in different folders are different curves.
+    mean with its 95 % interval; for fewer than five runs it is their mean within their range. It goes as far as all of
+    them; the dashed line behind it is that of the longer ones. Folders of stable-baselines3, RL Zoo or CleanRL are
+    runs, too. Runs of one method in different folders are different curves.
     """
     from a3c_zoo.report.plot import plot
 

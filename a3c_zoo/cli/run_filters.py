@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from a3c_zoo.cli.common import complete_env, together
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import quiet_env_name
 from a3c_zoo.records import Reason
 
 if TYPE_CHECKING:
@@ -69,6 +71,9 @@ def run_filter(options: Mapping[str, Any]) -> Callable[[RunSummary], bool]:
 
     since: datetime | None = options.get("since")
     same = {name: value for name, value in options.items() if name != "since"}
+    if names := same.get("env"):
+        registry = get_registry()  # runs of other programs have names of their own
+        same["env"] = (*names, *(quiet_env_name(registry, name) for name in names))
 
     def is_wanted(run: RunSummary) -> bool:
         pairs = ((getattr(run, name), value) for name, value in same.items())

@@ -1,4 +1,4 @@
-"""`a3c-zoo show`: the values that a run would use, with their sources; one plugin."""
+"""`a3c-zoo show`: the values that a run would use, with their sources; the schema of sets; one plugin."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from a3c_zoo.cli.common import (
+    complete_agent,
     complete_env,
     complete_plugin,
     configuration_options,
@@ -24,8 +25,9 @@ from a3c_zoo.files import refuse_out, write_out
 from a3c_zoo.plugins.entries import CommandEntry, Entry, HyperparamEntry
 from a3c_zoo.plugins.loading import PluginInfo, Selection
 from a3c_zoo.plugins.offers import kind_of, name_of
-from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
+from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.plugins.sources import RUN_HOOKS
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.standard_streams import take_stdout
 
 HEADER = ("key", "value", "source", "meaning")
@@ -33,7 +35,7 @@ HEADER = ("key", "value", "source", "meaning")
 
 @click.group(no_args_is_help=True, epilog="Example: a3c-zoo show hyperparams cartpole")
 def command() -> None:
-    """Show the hyperparameters that a run would use, or a plugin."""
+    """Show the hyperparameters that a run would use, the JSON Schema of sets, or a plugin."""
 
 
 @command.command(
@@ -47,7 +49,7 @@ def command() -> None:
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE.yml",
-    help="Also write the values as a hyperparameter set, which --hyperparams takes.",
+    help="Also write the values as a hyperparameter set, which --hyperparams takes, and its JSON Schema beside it.",
 )
 @click.option("--force", is_flag=True, help="Overwrite the file of --out.")
 def hyperparams(
@@ -63,6 +65,7 @@ def hyperparams(
 
     A file of RL Baselines3 Zoo is translated. What has no key here is named on stderr.
     """
+    from a3c_zoo.config.schema import LINE, put_beside, set_schema
     from a3c_zoo.config.sets import describe, dump_config, resolve_config
     from a3c_zoo.config.yaml import display
 
@@ -70,14 +73,14 @@ def hyperparams(
         take_stdout()
     warn_about_faults()
     registry = get_registry()
-    find_typed_module(env)
-    entry = registry.env(env)
+    entry = registry.env(env_name(registry, env))
     agent_entry = registry.agent(agent or entry.default_agent)
     if out is not None:
         refuse_out(out, (".yml", ".yaml"), force)
     config = resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides)
     if out is not None:
-        write_out(out, dump_config(config).encode(), force)
+        write_out(out, (LINE + dump_config(config)).encode(), force)
+        put_beside(out, set_schema(registry, entry, agent_entry))
     rows = describe(config)
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))
@@ -101,6 +104,47 @@ def _print_sections(title: str, rows: Sequence[tuple[str, str, str, str]]) -> No
         style = "dim" if source == "default" else "bold"
         lines.append((f"  {key}", (value, style), (source, style), meaning))
     print_fitted(HEADER, lines, unbroken="key", title=title)
+
+
+@command.command(
+    short_help="Show the JSON Schema of hyperparameter sets.",
+    epilog="Example: a3c-zoo show schema cartpole --out a3c-zoo.schema.json",
+)
+@click.argument("env", required=False, shell_complete=complete_env)
+@click.option(
+    "--agent",
+    metavar="NAME",
+    shell_complete=complete_agent,
+    help="Of sets for this agent.  [default: ENV's agent]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Write it to this file in place of stdout.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file of --out.")
+def schema(env: str | None, agent: str | None, out: Path | None, force: bool) -> None:
+    """Show the JSON Schema of the hyperparameter sets of ENV; without ENV, of all sets.
+
+    An editor with the YAML language server completes and checks the keys of a set that begins with the line
+    `# yaml-language-server: $schema=a3c-zoo.schema.json`, if the schema lies beside it.
+    """
+    from a3c_zoo.config.schema import schema_text, set_schema
+
+    warn_about_faults()
+    registry = get_registry()
+    if out is not None:
+        refuse_out(out, (".json",), force)
+    if env is None:
+        found = set_schema(registry, None, registry.agent(agent) if agent else None)
+    else:
+        entry = registry.env(env_name(registry, env))
+        found = set_schema(registry, entry, registry.agent(agent or entry.default_agent))
+    if out is None:
+        click.echo(schema_text(found), nl=False)
+    else:
+        write_out(out, schema_text(found).encode(), force)
 
 
 @command.command(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import closing, redirect_stdout
 from dataclasses import asdict
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
@@ -14,6 +16,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    Count,
     complete_env,
     complete_run,
     configuration_options,
@@ -29,7 +32,7 @@ from a3c_zoo.errors import first_line
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 
-def _run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The option for a key of the section `run`."""
     option = TRAIN_OPTIONS[key]
     return click.option(option.name, key, type=_type_of(key), metavar=option.metavar, help=option.help)
@@ -44,7 +47,7 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]  # click 8.1 take
         """Returns the number, or the word."""
         if value == AUTO:
             return value
-        return click.INT.convert(value, param, ctx)
+        return Count().convert(value, param, ctx)
 
 
 def _type_of(key: str) -> Any:
@@ -57,8 +60,24 @@ def _type_of(key: str) -> Any:
     if get_origin(annotation) is Literal:
         return click.Choice(get_args(annotation))
     if get_origin(annotation) is UnionType:  # such as `int | None`: an option that is not given is None
-        return get_args(annotation)[0]
-    return annotation
+        annotation = get_args(annotation)[0]
+    return Count() if annotation is int else annotation
+
+
+#: What is printed: `quiet` and `as_json`.
+output_options: Callable[[Callable[..., Any]], Callable[..., Any]] = together(
+    click.option("--quiet", is_flag=True, help="Print only the summary."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error."
+    ),
+)
+
+
+def print_failure(path: Path | None, error: BaseException) -> None:
+    """Prints the object of `--json` for a run that has failed. path: its directory, if it had one."""
+    run = str(path) if path and os.path.lexists(path) else None
+    about = {"run": run, "solved": False, "reason": "error", "detail": first_line(error)}
+    click.echo(json.dumps(about, indent=2))
 
 
 @click.command(
@@ -69,7 +88,7 @@ def _type_of(key: str) -> Any:
 @click.option(
     "--serial", is_flag=True, help="Run the workers in turn in this process: slow, exactly reproducible."
 )
-@together(*map(_run_option, TRAIN_OPTIONS))
+@together(*map(run_option, TRAIN_OPTIONS))
 @click.option(
     "--resume",
     metavar="RUN",
@@ -90,11 +109,11 @@ def _type_of(key: str) -> Any:
 @click.option("--name", metavar="TEXT", help="Name of the run directory.")
 @kept_runs_option
 @trust_option
-@click.option("--quiet", is_flag=True, help="Print only the summary.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print only one JSON object at the end, also after an error."
+    "--dry-run", is_flag=True, help="Only check all that can be checked, and print what would be trained."
 )
-def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
+@output_options
+def command(env: str | None, quiet: bool, as_json: bool, dry_run: bool, **options: Any) -> int:
     """Train an agent on the environment ENV until it is solved or a limit is reached.
 
     The run is written to a new directory. Ctrl-C saves a checkpoint, from which --resume continues.
@@ -106,6 +125,15 @@ def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
       2    an error that you can correct
       130  Ctrl-C
     """
+    if dry_run:
+        from a3c_zoo.cli.dry_run import show
+
+        return show(env, as_json, **options)
+    return train(env, quiet, as_json, **options)
+
+
+def train(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
+    """Trains, shows how it goes, and returns the exit status. options: those of `a3c_zoo.train`."""
     from a3c_zoo.cli.summary import summary
     from a3c_zoo.display.displays import open_display
     from a3c_zoo.runs import api
@@ -124,11 +152,11 @@ def command(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
             view.ended(outcome)
     except BaseException as error:
         if as_json:
-            about = {"run": view.path and str(view.path), "solved": False, "reason": "error"}
-            click.echo(json.dumps(about | {"detail": first_line(error)}, indent=2))
+            print_failure(view.path, error)
         raise
     if as_json:
-        click.echo(json.dumps(asdict(outcome) | {"run": str(outcome.run)}, indent=2))
+        run = str(outcome.run) if os.path.lexists(outcome.run) else None
+        click.echo(json.dumps(asdict(outcome) | {"run": run}, indent=2))
     else:
         verdict, figures = summary(outcome, view.run).split("\n", 1)
         click.echo(f"{click.style(verdict, fg=colour_of(outcome), bold=True)}\n{figures}")

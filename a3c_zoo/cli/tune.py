@@ -13,6 +13,7 @@ import click
 
 from a3c_zoo.cli.common import (
     INTERRUPTED,
+    Count,
     ask_to_train,
     complete_env,
     configuration_options,
@@ -26,10 +27,10 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import ZooError, printable_lines
-from a3c_zoo.files import absolute, valid_name
+from a3c_zoo.files import valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
-from a3c_zoo.tuning.choices import MOST_BYTES, PRUNERS, SAMPLERS
+from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, PRUNERS, SAMPLERS
 
 if TYPE_CHECKING:
     from a3c_zoo.tuning.studies import TuningStudy
@@ -63,9 +64,14 @@ COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
 )
 @click.option("--seeds", type=COUNT, default=2, show_default=True, metavar="N", help="Runs of each trial.")
 @click.option(
-    "--final-seeds", type=COUNT, default=7, show_default=True, metavar="N", help="Runs of the comparison."
+    "--final-seeds",
+    type=COUNT,
+    default=FINAL_SEEDS,
+    show_default=True,
+    metavar="N",
+    help="Runs of the comparison.",
 )
-@click.option("--steps", type=click.IntRange(1), metavar="N", help=STEPS)
+@click.option("--steps", type=Count(1), metavar="N", help=STEPS)
 @click.option(
     "--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation."
 )
@@ -115,7 +121,7 @@ def command(
     need_extra("tune", "tune", "optuna")
     from a3c_zoo.display.displays import open_display
     from a3c_zoo.tuning.studies import OPTIONS, TuningStudy
-    from a3c_zoo.tuning.tune import make_settings, rehearse_study, study_name, tune
+    from a3c_zoo.tuning.tune import make_settings, refuse_if_ended, rehearse_study, study_name, tune
     from a3c_zoo.tuning.tuning_view import TuningView
 
     if as_json:
@@ -140,8 +146,13 @@ def command(
     name = study or study_name(settings, made.get("method", ""))
     with chosen_engine(options) as engine:
         opened = TuningStudy(valid_name(name, "--study", MOST_BYTES), storage, runs_dir, settings)
-        _refuse_if_ended(
-            opened, **{name: options[name] for name in ("trials", "timeout", "final_seeds", "out")}
+        refuse_if_ended(
+            opened,
+            options["trials"],
+            options["timeout"],
+            options["final_seeds"] if is_typed("final_seeds") else None,
+            options["out"],
+            _typed_text,
         )
         print_sentences(_announce(opened, options["trials"]), to_stderr=as_json)
         options["timeout_s"] = options.pop("timeout")
@@ -168,37 +179,13 @@ def _refuse_beside_resume() -> None:
         raise ZooError(f"--resume goes on with a study as it began; leave out {', '.join(given)}")
 
 
-def _refuse_if_ended(
-    study: TuningStudy, trials: int, timeout: float | None, final_seeds: int, out: Path | None
-) -> None:
-    """Raises ZooError for options that come too late, because the study has its search, comparison and set already."""
-    from a3c_zoo.tuning.storages import storage_errors
-    from a3c_zoo.tuning.studies import RESULT
-    from a3c_zoo.tuning.tune import has_searched
-
-    with storage_errors(f"--storage {study.where}"):
-        ended = study.attribute(RESULT)
-    if not ended or not has_searched(ended, trials, timeout):
-        return
-    given = []
-    if final_seeds != ended["final_seeds"] and is_typed("final_seeds"):
-        given.append(f"--final-seeds {final_seeds}")
-    had_s = ended["timeout"]
-    wanted = max(ended["trials"], ended["wanted"])
-    if had_s is not None and is_typed("timeout") and timeout > had_s:
-        given.insert(0, f"--timeout {timeout:.10g}s")  # all trials have ended
-        had_s = None
-        wanted = ended["trials"]
-    if out is not None and absolute(out) != absolute(Path(ended["file"])):
-        given.append(f"--out {out}")
-    if given:
-        text = f"study '{study.name}' has ended, and its set is in {ended['file']}. Too late: {' and '.join(given)}"
-        longer = ""
-        if had_s is not None and trials > ended["trials"]:
-            longer = ", a longer --timeout"
-        raise ZooError(
-            f"{text}. Copy that file, or give --trials {wanted + 1} or more{longer}, or another --study"
-        )
+def _typed_text(name: str, value: Any) -> str:
+    """An option as it is typed: `--final-seeds 7`, or `--trials` without a value."""
+    option = f"--{name.removesuffix('_s').replace('_', '-')}"
+    if value is None:
+        return option
+    unit = "s" if name.endswith("_s") else ""
+    return f"{option} {value}{unit}"
 
 
 def _announce(study: TuningStudy, trials: int) -> str:

@@ -20,7 +20,7 @@ from a3c_zoo.comparison.methods import parsed_method, refuse_methods_without_run
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
-from a3c_zoo.display.displays import notebook_display
+from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines import Engine
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.engines.shared_folder import reserved
@@ -32,6 +32,7 @@ from a3c_zoo.figures.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.figures.results import Making, results_of
 from a3c_zoo.figures.sequential import SequentialRule, SequentialTest
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.report.places import REPORT_FILES, REPORT_PAGE, choose_out, claimed, opening
@@ -106,6 +107,7 @@ def compare(
     engine: str = DEFAULT_ENGINE,
     engine_options: str | Sequence[str] = (),
     watcher: ComparisonWatcher | None = None,
+    progress: bool | None = None,
 ) -> Comparison:
     """Trains agents and baselines over several seeds, evaluates them alike, and writes a report.
 
@@ -127,7 +129,7 @@ def compare(
         sources: run directories, or folders of them, to read: options of training are refused. trust: see `find_run`.
         out: the folder of the report, which must not hold a finished one; by default a new one in `comparisons`.
         engine, engine_options: what runs the jobs, and its settings: `KEY=VALUE` texts.
-        watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. By default notebooks show it.
+        watcher: is told the progress: `a3c_zoo.comparison.trainings.ComparisonWatcher`. progress: as in `train`.
 
     Raises:
         ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call continues with missing runs.
@@ -137,6 +139,8 @@ def compare(
     agents = _several(agents)
     baselines = _several(baselines)
     methods = _several(methods)
+    if not sources:
+        envs = [env_name(get_registry(), name) for name in envs]
     folder = choose_out(out, envs)
     check_question(question, until_decided)
     if sources:
@@ -178,7 +182,7 @@ def compare(
             reuse=reuse,
             host=opened.host(),
         )
-        return _watched(plan, rule, episodes, folder, watcher, opened, question)
+        return _watched(plan, rule, episodes, folder, watcher, opened, question, progress)
 
 
 def _refuse_training(**given: Any) -> None:
@@ -211,13 +215,14 @@ def _watched(
     watcher: ComparisonWatcher | None,
     engine: Engine,
     question: str,
+    progress: bool | None,
 ) -> Comparison:
     """Carries out a plan; a notebook shows the progress if nobody else watches."""
     if episodes < 1:
         raise ZooError(f"--episodes {episodes}: give 1 or more")
     if plan.missing:
         check_main()  # training can take hours, and no child of an unguarded script could evaluate it
-    with closing(notebook_display()) as display:
+    with closing(display_of_python(progress, watcher, "watcher")) as display:
         watcher = watcher or ComparisonView(display, engine.slots)
         plan = rehearse_plan(plan, rule, episodes, engine.slots, watcher.message)
         return carry_out(plan, rule, episodes, out, watcher, engine, question=question)

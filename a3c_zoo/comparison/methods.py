@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import UnknownNameError, ZooError
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, unknown_entry
 from a3c_zoo.store.run import method_name
 from a3c_zoo.store.run_records import RunRecord
+from a3c_zoo.synonyms import agent_cure, agent_for
 
 #: How a method is written.
 FORM: Final = '[NAME=]AGENT[:SET] [-o KEY=VALUE]..., such as "fast=a3c:a3c-ppo -o agent.gamma=0.98"'
@@ -74,8 +75,17 @@ def method_of_kind(registry: Registry, kind: str, text: str) -> Method:
             other = registry.agents[name].kind
             articles = {"agent": "an agent", "baseline": "a baseline"}
             raise ZooError(f"'{name}' is {articles[other]}, not {articles[kind]}: --{other} {name}")
+        if cure := _cure_of_agent(registry, name):
+            raise UnknownNameError(f"unknown {kind} '{name}'. {cure}")
         raise unknown_entry(kind, name, known, listing=f"a3c-zoo list {kind}s")
     return Method(text, known[name], stack)
+
+
+def _cure_of_agent(registry: Registry, name: str) -> str | None:
+    """What to type in place of another program's agent: agents and baselines have options of their own here."""
+    here = agent_for(name, registry.agents)
+    option = f"--{registry.agents[here].kind}" if here else "--agent"
+    return agent_cure(name, registry.agents, option)
 
 
 def parsed_method(registry: Registry, text: str) -> Method:
@@ -97,7 +107,7 @@ def parsed_method(registry: Registry, text: str) -> Method:
         raise ZooError(f"--method '{text}' is not complete. Write {FORM}")
     if name not in registry.agents:
         raise unknown_entry(
-            "agent", name, registry.agents, listing="a3c-zoo list agents, a3c-zoo list baselines"
+            "agent", name, registry.agents, listing="a3c-zoo list agents, a3c-zoo list baselines", option=""
         )
     overrides = _overrides(text, words[1:])
     given_name = label

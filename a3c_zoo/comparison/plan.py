@@ -17,7 +17,8 @@ from a3c_zoo.config.sets import comparison_steps, dump_config, resolve_config, t
 from a3c_zoo.config.train_command import TrainCommand
 from a3c_zoo.errors import ConfigError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
-from a3c_zoo.plugins.registry import Registry, find_typed_module, get_registry
+from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
 from a3c_zoo.store.run import method_name
 from a3c_zoo.words import listed
@@ -182,11 +183,10 @@ def make_plan(
         raise ZooError("name an environment to compare on, or runs to read: --from. See: a3c-zoo list envs")
     if not 0 < len(seeds) <= MAX_SEEDS:
         raise ZooError(f"--seeds: give 1 to {MAX_SEEDS:,} of them")
+    registry = get_registry()
+    envs = [env_name(registry, name) for name in envs]
     _refuse_twice("environment", envs)
     _refuse_twice("seed", seeds)
-    registry = get_registry()
-    for name in envs:
-        find_typed_module(name)
     entries = [(entry, _budget(registry, entry, steps, time_limit)) for entry in map(registry.env, envs)]
     if methods and (agents or baselines):
         raise ZooError(

@@ -20,7 +20,8 @@ from a3c_zoo.comparison.rehearsal import EPISODE_STEPS, PROCESS_S, RehearsalJob
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import load_config
 from a3c_zoo.errors import WorkerError, ZooError, first_line, one_line
-from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.records import Progress
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.setup import Observer, RunSetup
@@ -71,7 +72,7 @@ def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
     """Trains, and acts with the last checkpoint. Returns the fields of `Rehearsal`."""
     registry = get_registry()
     path = Path(job.config)
-    find_typed_module(job.env)  # the user has typed it
+    env_name(registry, job.env)  # the user has typed it: its module can be imported
     whole = load_config(path, registry)
     RunSetup.of(registry, whole, serial=False).run_hooks()  # raises if some cannot be made
     setup = RunSetup.of(registry, shortened(whole, job.limit_s), serial=False)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from a3c_zoo.config.models import PLUGINS, SECTIONS
 from a3c_zoo.config.yaml import Document, Location, OthersDocument, YamlFault, display
-from a3c_zoo.errors import did_you_mean
+from a3c_zoo.errors import MOST_NAMES, did_you_mean
 
 #: Top-level keys of the zoo's own files.
 _OURS: Final = {*SECTIONS, PLUGINS, "search", "tuning", "env_name", "agent_name"}
@@ -89,9 +89,8 @@ def translated(
         )
     if chosen is None:
         text = f"it has no entry for {their_name or 'an environment without a Gymnasium id'}."
-        return _refused(
-            source, f"{text}{did_you_mean(their_name, entries)} It has: {', '.join(sorted(entries)[:20])}"
-        )
+        some = f"{', '.join(sorted(entries)[:MOST_NAMES])}{', …' if len(entries) > MOST_NAMES else ''}"
+        return _refused(source, f"{text}{did_you_mean(their_name, entries)} It has: {some}")
     entry = _Entry(source, fields, f"gym:{env_id}" if is_vector and env_id else None)
     entry.put("env.num_envs", 1, entries[chosen].line)  # rl_zoo3's default
     for key, value in entries[chosen].value.items():

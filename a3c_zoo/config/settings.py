@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -16,6 +18,7 @@ from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_m
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.entries import AgentEntry, EngineEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
 from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.synonyms import key_for, value_for
 
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later
 #: wins.
@@ -37,6 +40,10 @@ MAX_TUNING_TEXT = 200
 #: The block of a set with the budget of a comparison: `steps`, in agent steps of each run. A run does not
 #: have it.
 COMPARE = "compare"
+
+
+#: Between the values of `n_steps=8,gamma=0.9`.
+_SEVERAL: Final = re.compile(r",\s*(?=[A-Za-z_][\w.]*\s*=)")
 
 
 class Setting(NamedTuple):
@@ -70,6 +77,8 @@ class Settings:
         self.layers = 0
         #: The highest layer with a block `search:`.
         self.search: Document | None = None
+        #: Keys of documents that stand below no section.
+        self._flat: list[tuple[str, Setting]] = []
         #: For sections whose model depends on their name: the layer that names another entry than a layer
         #: below it.
         self._named_in = dict.fromkeys(bases.NAMED, 0)
@@ -99,6 +108,8 @@ class Settings:
             elif section == PLUGINS and (values is None or isinstance(values, dict)):
                 for name, settings in (values or {}).items():
                     self._add_section(document, settings, section, name)
+            elif section not in SECTIONS and section != PLUGINS and not isinstance(values, dict):
+                self._flat.append((section, given))
             else:
                 self._add_section(document, values, section)
 
@@ -133,6 +144,12 @@ class Settings:
                     setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)"
                 )
                 continue
+            if (several := _SEVERAL.split(value_text)) and len(several) > 1:
+                cure = shlex.join(
+                    word for each in (f"{key}={several[0]}", *several[1:]) for word in ("-o", each)
+                )
+                self._fault(setting, text, f"has several values. Type: {cure}")
+                continue
             try:
                 setting = setting._replace(value=yaml.parse_value(value_text))
             except ValueError as error:
@@ -157,10 +174,10 @@ class Settings:
                 choices = " or ".join(f"{name}.{key}" for name in sections)
                 self._fault(setting, key, f"ambiguous, give {choices}")
             elif self.models.keys() == self.settings.keys():  # if not, it may be a key of an unknown name
-                known = {
-                    name: label for label in _labels(models) for name in (label, label.partition(".")[2])
-                }
-                self._fault(setting, key, f"unknown key.{did_you_mean(key, known)}")
+                labels = _labels(models)
+                known = {name: label for label in labels for name in (label, label.partition(".")[2])}
+                hint = _words_of_others(key, setting.value, labels) or did_you_mean(key, known)
+                self._fault(setting, key, f"unknown key.{hint}")
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the environment that were given until now (`env.kwargs`), before validation."""
@@ -177,6 +194,7 @@ class Settings:
             ConfigError: has all faults, in the order of their sources.
         """
         self._drop_keys_of_others()
+        self._refuse_flat()
         sections: dict[str, Any] = {name: self._validate(name, model) for name, model in self.models.items()}
         self._fit_to_agent(sections)
         if self.faults:
@@ -280,6 +298,20 @@ class Settings:
             self._fault(setting, section, f"unknown section.{did_you_mean(section, self.settings)}")
         return False
 
+    def _refuse_flat(self) -> None:
+        """Refuses keys of documents that stand beside the sections, and not below one. Says where they belong."""
+        labels = _labels({name: model for name, model in self.models.items() if name in SECTIONS})
+        for key, given in self._flat:
+            places = [label for label in labels if key in (label, label.partition(".")[2])]
+            label = places[0] if len(places) == 1 else key_for(key, labels)
+            if label is None:
+                hint = did_you_mean(key, [*self.settings, *labels])
+                self._fault(given, key, f"unknown section.{hint}")
+                continue
+            section, _, name = label.partition(".")
+            text = f"{section}: {{{name}: {display(value_for(key, given.value))}}}"
+            self._fault(given, key, f"stands below no section. Type: {text}")
+
     def _put_argument(self, name: str, setting: Setting) -> None:
         """Sets one of the arguments in `env.kwargs`; the others stay."""
         section, _, key = ARGUMENTS.partition(".")
@@ -374,6 +406,16 @@ class Settings:
             return None
 
 
+def _words_of_others(key: str, value: Any, labels: Collection[str]) -> str:
+    """What to type for a key of another program, `" Type: …"`; "" if it is none."""
+    if label := key_for(key, labels):
+        meant = f"{label}={display(value_for(key, value), 0)}"
+        return f" Type: -o {shlex.quote(meant)}"
+    if key in ("env", "agent") and isinstance(value, str):
+        return f" Type: --agent {shlex.quote(value)}" if key == "agent" else " Name it: a3c-zoo train ENV"
+    return ""
+
+
 def _key_and_value(text: str) -> tuple[str, str]:
     """The two texts of `KEY=VALUE`; the value is "" if one of them is missing."""
     key, _, value = (part.strip() for part in text.partition("="))
@@ -447,10 +489,14 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
         return "must be given"
     if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
         key = str(detail["loc"][0])
-        elsewhere = [label for label in _labels(models) if label.rpartition(".")[2] == key]
-        hint = did_you_mean(key, models[section].model_fields)
+        labels = _labels(models)
+        elsewhere = [label for label in labels if label.rpartition(".")[2] == key]
         if elsewhere:
             hint = f" Did you mean '{elsewhere[0]}'?"
+        elif meant := key_for(key, labels):
+            hint = f" Did you mean '{meant}'?"
+        else:
+            hint = did_you_mean(key, models[section].model_fields)
         if section == "env" and not hint:
             hint = f" Arguments of the environment itself: {ARGUMENTS}.{key}"
         return f"unknown key.{hint}"
@@ -459,8 +505,27 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
     message = message.replace("a valid tuple", "a list: [first, second, …]")
     message = message.replace("a valid dictionary", "a mapping: {name: value}")
     if detail["loc"]:
-        return f"{display(detail['input'])} — {message}"
+        cure = _cure_of_value(detail, section, models)
+        return f"{display(detail['input'])} — {message}{cure and f'. Type: {cure}'}"
     return message
+
+
+def _cure_of_value(detail: Any, section: str, models: Mapping[str, type[Section]]) -> str:
+    """How to write a value that was meant, `-o KEY=VALUE`; "" if nobody knows."""
+    value = detail["input"]
+    label = f"{section}.{detail['loc'][0]}"
+    if section not in models or len(detail["loc"]) > 1:
+        return ""
+    if detail["type"] in ("tuple_type", "list_type"):
+        numbers = [part.strip(" ()") for part in str(value).split(",")]
+        if isinstance(value, int | str) and all(numbers) and not isinstance(value, bool):
+            listed = ", ".join(numbers)
+            return f"-o {shlex.quote(f'{label}=[{listed}]')}"
+    if detail["type"] in ("int_parsing", "int_type") and isinstance(value, str):
+        match = re.fullmatch(r"(\d+)([kKmM])", value)
+        if match:
+            return f"-o {label}={int(match[1]) * {'k': 10**3, 'm': 10**6}[match[2].lower()]}"
+    return ""
 
 
 def is_cost(values: Any) -> bool:

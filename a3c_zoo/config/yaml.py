@@ -196,6 +196,8 @@ def _parse(raw: bytes) -> tuple[Any, _Builder]:
         parts = [getattr(error, name, None) for name in ("context", "problem", "reason")]
         line = mark.line + 1 if mark else 1
         message = " ".join(str(part) for part in parts if part)
+        if "'\\t'" in message:
+            message = "a tab stands in this line. YAML takes blanks alone: replace each tab by two blanks"
         if isinstance(error, yaml.reader.ReaderError):  # it has a place, and no mark
             line = raw.decode("utf-8-sig").count("\n", 0, error.position) + 1
     except (ValueError, OverflowError):  # PyYAML makes a character of an escape such as \U00110000
@@ -208,7 +210,9 @@ def parse_document(raw: bytes, source: str) -> Document:
     """Reads a mapping; faults are in the document's `faults`. An empty document is an empty mapping."""
     data, builder = _parse(raw)
     if data is not None and data is not _UNUSABLE and not isinstance(data, dict):
-        builder.refuse(1, (), f"must be a mapping of sections, not {display(data)}")
+        key, colon, value = str(data).partition(":")
+        cure = f". A blank follows a colon: '{key}: {value}'" if isinstance(data, str) and colon else ""
+        builder.refuse(1, (), f"must be a mapping of sections, not {display(data)}{cure}")
     return Document(source, data if isinstance(data, dict) else {}, builder.lines, tuple(builder.faults))
 
 

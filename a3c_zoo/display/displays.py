@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import click
 
 from a3c_zoo.display.terminals import WaitingLine
-from a3c_zoo.errors import printable_lines
+from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.standard_streams import is_dumb, is_in_foreground
 
 if TYPE_CHECKING:
@@ -209,10 +209,22 @@ def open_display(quiet: bool = False, to_stderr: bool = False) -> Display:
     return LineDisplay(to_stderr)
 
 
-def notebook_display() -> Display:
-    """The display of a call from Python: that of a notebook; scripts show nothing."""
+def display_of_python(progress: bool | None, watcher: object, name: str) -> Display:
+    """The display of a call from Python.
+
+    Args:
+        progress: True: in scripts as a command has it, on stderr. None: only in notebooks. False: nothing.
+        watcher: who is told the progress in place of a display; None if nobody is. name: the argument that gave it.
+
+    Raises:
+        ZooError: there is a watcher, and `progress` is True.
+    """
+    if progress and watcher is not None:
+        raise ZooError(f"progress=True shows the progress, and {name} is told it: give one of the two")
+    if progress is False:
+        return Display()
     ipython: Any = sys.modules.get("IPython")
     is_notebook = getattr(ipython and ipython.get_ipython(), "kernel", None) is not None
     if is_notebook:
         return NotebookDisplay()
-    return Display()
+    return open_display(quiet=not progress, to_stderr=True)

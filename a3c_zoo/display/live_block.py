@@ -24,6 +24,7 @@ from rich.text import Text
 
 from a3c_zoo.display.terminals import ECHO, leave_terminal, open_blocks
 from a3c_zoo.standard_streams import is_in_foreground
+from a3c_zoo.system import CONTINUE, CTRL_Z, stop_itself
 
 
 class LiveBlock(RenderHook):
@@ -46,15 +47,12 @@ class LiveBlock(RenderHook):
         self._stream = sys.stderr if to_stderr else sys.stdout
         sys.stdout, sys.stderr = map(self._above, self._streams)
         self._on_continue: Any = None
-        if threading.current_thread() is threading.main_thread():
-            self._on_continue = signal.signal(signal.SIGCONT, self._continue)
         self._stops_itself = False
-        if (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
-        ):
-            signal.signal(signal.SIGTSTP, self._suspend)
-            self._stops_itself = True
+        if CTRL_Z is not None and threading.current_thread() is threading.main_thread():
+            self._on_continue = signal.signal(CONTINUE, self._continue)
+            if signal.getsignal(CTRL_Z) is signal.SIG_DFL:
+                signal.signal(CTRL_Z, self._suspend)
+                self._stops_itself = True
         self.console.push_render_hook(self)
         open_blocks.append(self)
 
@@ -96,10 +94,10 @@ class LiveBlock(RenderHook):
                 self.console.line()
             if self._has_cursor_hidden:
                 self.console.show_cursor(True)
-            if self._stops_itself and signal.getsignal(signal.SIGTSTP) == self._suspend:
-                signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            if CTRL_Z is not None and self._stops_itself and signal.getsignal(CTRL_Z) == self._suspend:
+                signal.signal(CTRL_Z, signal.SIG_DFL)
             if self._on_continue is not None:
-                signal.signal(signal.SIGCONT, self._on_continue)
+                signal.signal(CONTINUE, self._on_continue)
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         """What rich writes in place of what is printed: to the top of the old block, the lines, and the new block."""
@@ -132,7 +130,8 @@ class LiveBlock(RenderHook):
             self._is_writing = False
             if self._is_stop_due:
                 self._is_stop_due = False
-                os.kill(os.getpid(), signal.SIGTSTP)
+                assert CTRL_Z is not None
+                os.kill(os.getpid(), CTRL_Z)
 
     def leave(self) -> bool:
         """Before Ctrl-Z stops this process: the shell gets a new line and a cursor. False if the stop must wait."""
@@ -149,7 +148,7 @@ class LiveBlock(RenderHook):
     def _suspend(self, number: int, frame: FrameType | None) -> None:
         """Ctrl-Z in a command that has no handler of its own."""
         if leave_terminal():
-            os.kill(os.getpid(), signal.SIGSTOP)
+            stop_itself()
 
     def _continue(self, number: int, frame: FrameType | None) -> None:
         """After a stop: what was drawn before stays above, where the shell has written since."""

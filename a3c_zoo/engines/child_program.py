@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +11,7 @@ from typing import Self
 
 from a3c_zoo.processes.child import ending
 from a3c_zoo.processes.start import handlers_wait
+from a3c_zoo.system import end_with_parent
 
 
 class ChildProgram:
@@ -41,7 +40,7 @@ class ChildProgram:
                 stderr=self._output,
                 env=_environment(),
                 start_new_session=True,
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                preexec_fn=end_with_parent(),
             )
 
     @property
@@ -96,8 +95,3 @@ def _environment() -> dict[str, str]:
     """The child's environment: it finds the modules that lie beside this program's own script, as we do."""
     folders = [sys.path[0] or os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
-
-
-def _end_with_parent() -> None:
-    """In the child: a SIGTERM at the end of its parent, even after a SIGKILL (PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)

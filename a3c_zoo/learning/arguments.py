@@ -15,6 +15,7 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.models import GIVEN_BY_ZOO
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import ConfigError, did_you_mean
+from a3c_zoo.learning import function_env
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 
 #: How many names an error lists.
@@ -52,7 +53,10 @@ def parameters_of(entry: EnvEntry, config: type[EnvConfig]) -> Parameters:
     Args:
         config: the model of the section `env`, whose keys are given in another way.
     """
-    if entry.factory is not None:
+    made_by: Callable[..., Any]
+    if entry.factory == function_env.FACTORY:
+        made_by = function_env.loaded(entry.kwargs["function"])
+    elif entry.factory is not None:
         made_by = load_object(entry.factory)
     else:
         made_by = creator_of(registered_spec(str(entry.env_id)))

@@ -17,7 +17,7 @@ from torch.nn import functional
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.network_configs import ImageConfig
-from a3c_zoo.learning.networks import ActorCritic, Split, orthogonal
+from a3c_zoo.learning.networks import ActorCritic, Split, as_made, orthogonal
 from a3c_zoo.learning.recurrent import with_core
 from a3c_zoo.learning.spaces import ObservationSpec
 
@@ -122,6 +122,7 @@ class ConvActorCritic(Split):
         activation = config.activation or ("elu" if architecture.elu else "relu")
         self.activation = IN_PLACE[activation]
         gain = nn.init.calculate_gain("tanh" if activation == "tanh" else "relu")
+        initial = orthogonal if config.init == "orthogonal" else as_made
         convs: list[nn.Conv2d] = []
         for conv in architecture.convs:
             if not all(map(conv.fits, sizes)):
@@ -130,7 +131,7 @@ class ConvActorCritic(Split):
                     f"convolution {len(convs) + 1}. Use larger frames (Atari's env.frame_size), or another network"
                 )
             layer = nn.Conv2d(channels, conv.filters, conv.kernel, conv.stride, conv.padding)
-            convs.append(orthogonal(layer, gain))
+            convs.append(initial(layer, gain))
             channels = conv.filters
             sizes = [conv.size(size) for size in sizes]
         self.convs = nn.ModuleList(convs)
@@ -147,15 +148,15 @@ class ConvActorCritic(Split):
             hidden = 0 if architecture.core_is_hidden else 1
             width = config.recurrent_size
         self.hidden = nn.ModuleList(
-            orthogonal(nn.Linear(convolved, architecture.hidden), gain) for _ in range(hidden)
+            initial(nn.Linear(convolved, architecture.hidden), gain) for _ in range(hidden)
         )
         if hidden:
             self.num_features = architecture.hidden
         else:
             self.num_features = convolved
         self._separate = architecture.separate
-        self.actor = orthogonal(nn.Linear(width, num_logits), 0.01)
-        self.critic = orthogonal(nn.Linear(width, 1), 1.0)
+        self.actor = initial(nn.Linear(width, num_logits), 0.01)
+        self.critic = initial(nn.Linear(width, 1), 1.0)
 
     def _convolved(self, observations: Tensor) -> Tensor:
         """`[B, features]` in the network's precision, from uint8 `[B, C, H, W]`."""

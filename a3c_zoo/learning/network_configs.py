@@ -69,6 +69,10 @@ class ImageConfig(CoreConfig):
     activation: Activation | None = Field(
         None, description="activation after each layer; null: that of the published network"
     )
+    init: Literal["orthogonal", "torch"] = Field(
+        "orthogonal",
+        description="initial weights of convolutions and linear layers; torch: as `nn.Conv2d` and `nn.Linear` are made",
+    )
     precision: Precision = Field(
         "auto",
         description="number type of the workers' networks; auto: bfloat16 where it is faster (AMX; AVX512-BF16 of AMD)",
@@ -94,7 +98,7 @@ class ImageConfig(CoreConfig):
         """What `precision: auto` is on a machine.
 
         bfloat16 is slower for small products: the convolutions of a small network for one frame, or with a
-        recurrent core behind them, which takes one step at a time (docs/explanation/experiments.md).
+        recurrent core behind them, which takes one step at a time (docs/explanation/experiments-precision.md).
         """
         has_small_products = self.is_small and (num_envs == 1 or self.has_core)
         is_fast = device == "cpu" and has_fast_bfloat16 and not has_small_products

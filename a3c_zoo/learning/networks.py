@@ -243,6 +243,11 @@ def orthogonal(layer: Layer, gain: float) -> Layer:
     return layer
 
 
+def as_made(layer: Layer, gain: float) -> Layer:
+    """Leaves a layer its initial weights: uniform, up to 1 / √(number of inputs). The gain counts for nothing."""
+    return layer
+
+
 def check_device(device: str) -> None:
     """Raises ConfigError if torch cannot compute on a device, "cpu" or "cuda", of this machine."""
     if device == "cpu" or torch.cuda.is_available():

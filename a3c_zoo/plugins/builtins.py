@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from a3c_zoo.plugins.entries import AgentEntry, CommandEntry, EngineEntry, NetworkEntry, OptimizerEntry
+from a3c_zoo.plugins.entries import (
+    AgentEntry,
+    CommandEntry,
+    EngineEntry,
+    EnvFamily,
+    NetworkEntry,
+    OptimizerEntry,
+)
 from a3c_zoo.plugins.hookspecs import hookimpl
 
 #: The command line knows these without loading a plugin, so `COMMAND --help` loads none.
 COMMANDS = (
     CommandEntry("train", "a3c_zoo.cli.train:command", "Train an agent on an environment."),
+    CommandEntry("resume", "a3c_zoo.cli.resume:command", "Go on with a run."),
     CommandEntry("compare", "a3c_zoo.cli.compare:command", "Compare agents and baselines over seeds."),
     CommandEntry("tune", "a3c_zoo.cli.tune:command", "Search for better hyperparameters, with evidence."),
     CommandEntry(
@@ -20,13 +28,16 @@ COMMANDS = (
     CommandEntry("push", "a3c_zoo.cli.push:command", "Send a trained agent to a hub."),
     CommandEntry("pull", "a3c_zoo.cli.pull:command", "Fetch a trained agent from a hub, and check it."),
     CommandEntry("plot", "a3c_zoo.cli.plot:command", "Draw the curves of runs."),
+    CommandEntry("tensorboard", "a3c_zoo.cli.tensorboard:command", "Show the curves of runs in TensorBoard."),
     CommandEntry("list", "a3c_zoo.cli.listing:command", "List environments, agents, plugins, runs and more."),
+    CommandEntry("rm", "a3c_zoo.cli.rm:command", "Remove runs, by default those that failed."),
     CommandEntry("new-plugin", "a3c_zoo.cli.new_plugin:command", "Write a plugin to begin with."),
     CommandEntry(
         "check", "a3c_zoo.cli.check:command", "Check an environment, agent, network, set or plugin."
     ),
     CommandEntry("doctor", "a3c_zoo.cli.doctor:command", "Examine this machine and this installation."),
     CommandEntry("show", "a3c_zoo.cli.show:command", "Show the values that a run would use, or a plugin."),
+    CommandEntry("help", "a3c_zoo.cli.help:command", "Show what a command does."),
 )
 
 #: Class names of the action spaces that actor-critic agents support.
@@ -68,6 +79,19 @@ def _agent(
         one_environment=one_environment,
         description=description,
     )
+
+
+@hookimpl
+def zoo_envs() -> list[EnvFamily]:
+    """Environments that nobody has registered."""
+    return [
+        EnvFamily(
+            "python",
+            "a3c_zoo.runs.python_family:resolve",
+            "a class or a function that makes an environment: MODULE:NAME, FILE.py:NAME, FILE.py",
+            variant="a3c_zoo.runs.python_family:variant",
+        )
+    ]
 
 
 @hookimpl

@@ -96,6 +96,9 @@ class EnvFamily:
             Such a name gets here only if the user trusts the run.
         description: one line for listings.
         examples: a few full names, for listings; `check` resolves those that need no module to be imported.
+        recognise: import string of `(name: str) -> str | None`. It returns the full name of the environment that is
+            known elsewhere as `name`, such as an id of Gymnasium in any letter case; None if the family has none. It
+            imports no module that the name chooses.
         variant: import string of `(rest: str, kwargs: Mapping) -> str`: the variant (`EnvEntry.variant`) of the
             environment that is made with these arguments (`env.kwargs`). Without it arguments change no variant.
     """
@@ -104,6 +107,7 @@ class EnvFamily:
     resolve: ImportString
     description: str = ""
     examples: tuple[str, ...] = ()
+    recognise: ImportString | None = None
     variant: ImportString | None = None
     revision: int = ENTRY_REVISION
 

@@ -13,7 +13,10 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
 from typing import Any
 
-from a3c_zoo.errors import PluginError
+from a3c_zoo.errors import PluginError, ZooError
+
+#: Tells the processes of this program which files the user has named: paths with `os.pathsep` between them.
+TYPED_FILES = "_A3C_ZOO_TYPED_FILES"
 
 
 class ModuleFiles(MetaPathFinder):
@@ -23,13 +26,13 @@ class ModuleFiles(MetaPathFinder):
     unpickled after it can be of their classes.
 
     Attributes:
-        paths: name → path of the file. has_typed: one lies in the current folder, and belongs to a name that
-            was typed.
+        paths: name → path of the file.
+        typed_folders: folders whose modules belong to names that were typed: absolute path → path as it was typed.
     """
 
     def __init__(self) -> None:
         self.paths: dict[str, str] = {}
-        self.has_typed = False
+        self.typed_folders: dict[str, str] = {}
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Called by Python's import."""
@@ -53,21 +56,52 @@ class ModuleFiles(MetaPathFinder):
         Raises:
             PluginError: it is no Python file, or its name is that of another module.
         """
+        if fault := self._fault_of(path):
+            raise PluginError(fault)
+        name = _module_name(path)
+        self.add({name: path})
+        return name
+
+    def add_file(self, typed: str) -> str:
+        """Adds a file that the user names, and returns the name of its module. So do processes that this one starts.
+
+        Raises:
+            ZooError: it is no Python file, or its name is that of another module.
+        """
+        path = os.path.abspath(typed)
+        if fault := self._fault_of(path):
+            raise ZooError(f"{typed}: {fault}")
+        name = _module_name(path)
+        self.add({name: path})
+        self.typed_folders[os.path.dirname(path)] = os.path.dirname(typed) or "."
+        others = filter(None, os.environ.get(TYPED_FILES, "").split(os.pathsep))
+        os.environ[TYPED_FILES] = os.pathsep.join(dict.fromkeys([*others, path]))
+        return name
+
+    def add_typed_files(self) -> None:
+        """Adds the files that the user has named to the program that has started this process."""
+        for path in filter(None, os.environ.get(TYPED_FILES, "").split(os.pathsep)):
+            if not self._fault_of(path):
+                self.add({_module_name(path): path})
+
+    def _fault_of(self, path: str) -> str:
+        """Why a file cannot be a module; "" if it can."""
         name, ending = os.path.splitext(os.path.basename(path))
         if not os.path.lexists(path):
-            raise PluginError("there is no such file")
+            return "there is no such file"
         if ending != ".py" or not os.path.isfile(path):
-            raise PluginError("it is no Python file; its name must end in .py")
+            return "it is no Python file; its name must end in .py"
+        if os.pathsep in path:
+            return f"its path has a '{os.pathsep}', which separates paths; rename it"
         if not name.isidentifier():
-            raise PluginError("its name is no module name; rename it: letters, digits and '_'")
+            return "its name is no module name; rename it: letters, digits and '_'"
         if (
             self.paths.get(name) != path
             and (other := place_of(name)) is not None
             and not _is_same(other, path)
         ):
-            raise PluginError(f"Python has another module '{name}' ({other}); rename the file")
-        self.add({name: path})
-        return name
+            return f"Python has another module '{name}' ({other}); rename the file"
+        return ""
 
     def add_from_current_folder(self, module: str) -> None:
         """Adds a module or package of the current folder, if `module` is not known otherwise. `a.b` adds `a`."""
@@ -75,10 +109,14 @@ class ModuleFiles(MetaPathFinder):
         for path in (os.path.abspath(file) for file in (f"{name}.py", os.path.join(name, "__init__.py"))):
             if name.isidentifier() and os.path.isfile(path) and place_of(name) is None:
                 self.add({name: path})
-                self.has_typed = True
+                self.typed_folders[os.getcwd()] = "."
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _add_here, (self.paths,)
+
+
+def _module_name(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
 
 
 MODULE_FILES = ModuleFiles()

@@ -27,12 +27,14 @@ from a3c_zoo.plugins.entries import (
     OptimizerEntry,
 )
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, check_hooks, load_plugins, new_manager
-from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.offers import OFFERED_BY, fault_of, fault_of_resolved, kind_of, name_of
 from a3c_zoo.plugins.run_hooks import RunHooks
+from a3c_zoo.synonyms import agent_cure
 
+#: The prefix of classes and functions that make environments.
+PYTHON = "python"
 #: Only first-party plugins may offer these prefixes, even while the plugin that offers them is not loaded.
-RESERVED_PREFIXES = frozenset({"atari", "gym"})
+RESERVED_PREFIXES = frozenset({"atari", "gym", PYTHON})
 
 #: Stands for the plugin of an environment that a program gives.
 GIVEN = PluginInfo("python", "", "a3c_zoo.train", "", first_party=False)
@@ -284,9 +286,13 @@ def _key(entry: Entry) -> tuple[str, str]:
 def imported_by(env_name: str) -> str:
     """The module that looking up an environment would import: `my_package` for `gym:my_package:Maze-v0`.
 
-    It is "" for a name without a module, and for a module that is imported already.
+    It is "" for a name without a module, and for a module that is imported already. A class or a function of one counts
+    as not imported: it is called.
     """
-    module = env_name.partition(":")[2].rpartition(":")[0]
+    prefix, _, rest = env_name.partition(":")
+    if prefix == PYTHON:
+        return rest.partition(":")[0]
+    module = rest.rpartition(":")[0]
     return "" if module in sys.modules else module
 
 
@@ -294,17 +300,18 @@ def imported_by(env_name: str) -> str:
 EXTRAS_OF = {("engine", "ray"): "ray", ("agent", "a3c-ray"): "ray"}
 
 
-def unknown_entry(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownNameError:
-    """As `unknown_name`, for an entry. If an extra of this project brings it, the cure installs that."""
+def unknown_entry(
+    kind: str, name: str, known: Iterable[str], listing: str = "", option: str = "--agent"
+) -> UnknownNameError:
+    """As `unknown_name`, for an entry. If an extra of this project brings it, the cure installs that.
+
+    option: that names an agent, "" for none.
+    """
     if extra := EXTRAS_OF.get((kind, name)):
         return UnknownNameError(f"unknown {kind} '{name}'. It comes with: {install_extra(extra)}")
+    if kind in ("agent", "baseline") and (cure := agent_cure(name, known := [*known], option)):
+        return UnknownNameError(f"unknown {kind} '{name}'. {cure}")
     return unknown_name(kind, name, known, listing)
-
-
-def find_typed_module(env_name: str) -> None:
-    """Lets the module of a `gym:` name that the user has typed be found in the current folder, if it is there only."""
-    if env_name.startswith("gym:") and (module := imported_by(env_name)):
-        MODULE_FILES.add_from_current_folder(module)
 
 
 def load_registry(selection: Selection | None = None) -> Registry:

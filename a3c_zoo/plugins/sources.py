@@ -11,10 +11,10 @@ from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from importlib.util import find_spec
 from typing import Final
 
-from a3c_zoo.plugins.entries import Entry
+from a3c_zoo.plugins.entries import Entry, EnvEntry
 from a3c_zoo.plugins.loading import HOOKS, PluginInfo
 from a3c_zoo.plugins.offers import OFFERED_BY
-from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.registry import Registry, imported_by
 
 #: The endings of the files that count: what Python imports, and hyperparameter sets.
 SUFFIXES: Final = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES, ".yml", ".yaml")
@@ -65,7 +65,9 @@ def _packages_named_by(entry: Entry) -> set[str]:
         for field in dataclasses.fields(entry)
         if field.name == "env_id" or str(field.type).startswith("ImportString")
     ]
-    return {_package_of(text) for text in named if text and ":" in text}
+    if isinstance(entry, EnvEntry):
+        named.append(f"{imported_by(entry.name)}:")
+    return {package for text in named if text and ":" in text and (package := _package_of(text))}
 
 
 def _package_of(text: str) -> str:

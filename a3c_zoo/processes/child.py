@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 from a3c_zoo.errors import MissingGuardError
@@ -28,9 +22,18 @@ from a3c_zoo.processes.start import (
     warm_up,
 )
 from a3c_zoo.standard_streams import drop_lost_output
-
-if sys.platform == "linux":
-    import fcntl
+from a3c_zoo.system import (
+    GROUP_SIGNALS,
+    HAS_GROUPS,
+    KILL,
+    at_fork,
+    block_signals,
+    end_group_with,
+    lead_group,
+    show_name,
+    signal_group,
+    unblock_signals,
+)
 
 #: How long a process may take to end after SIGKILL, in seconds.
 KILL_GRACE_S = 2.0
@@ -52,7 +55,7 @@ def _forget_children() -> None:
     _living.clear()
 
 
-os.register_at_fork(after_in_child=_forget_children)
+at_fork(after_in_child=_forget_children)
 
 
 class ChildProcess:
@@ -110,15 +113,16 @@ class ChildProcess:
     def signal(self, number: int) -> None:
         """Sends a signal to the child and to the processes that its environment has started."""
         if self.process.pid is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, number)
+            signal_group(self.process.pid, number)
 
     def kill(self) -> None:
         """Ends the child at once, and with it the processes that its environment has started."""
         self.pipe.close()
         self._lifeline.close()  # ends the child even if its exit status is not known: the fork server may have died
+        if not HAS_GROUPS:
+            self.signal(KILL)  # as long as it lives, what it has started can be found
         self.process.kill()  # does nothing to one that has ended
-        self.signal(signal.SIGKILL)
+        self.signal(KILL)
         _living.discard(self)
 
     def how_it_ended(self) -> str:
@@ -188,12 +192,12 @@ def _child_main(
     Args:
         module_files: unpickled before the other arguments, which can be of classes of its modules.
     """
-    os.setpgid(0, 0)
+    lead_group()
     drop_lost_output("stdout", "stderr")
     forget_safe_path()
-    _show_name()
+    show_name(multiprocessing.current_process().name.replace("a3c-zoo", "a3c"))
     _leave_signals_to_parent()
-    _leave_with_parent(lifeline)
+    end_group_with(lifeline)
     _allow_processes(args[0])
     import torch  # the parent's side does without it
 
@@ -211,53 +215,26 @@ def _allow_processes(pipe: Connection) -> None:
     parent of this process's end.
     """
     multiprocessing.current_process().daemon = False
-    numbers = (signal.SIGTERM, signal.SIGHUP)
 
     def unblock() -> None:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+        unblock_signals(GROUP_SIGNALS)
 
     def in_fork() -> None:
-        for number in numbers:
+        for number in GROUP_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         unblock()
         pipe.close()
 
     def block() -> None:  # a signal to a fork that still has the handler of this process would be lost
-        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        block_signals(GROUP_SIGNALS)
 
-    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=in_fork)
-
-
-def _show_name() -> None:
-    """Shows what the process is in listings of processes (`top`, `ps -o comm`): "a3c worker 0"."""
-    if sys.platform == "linux":
-        name = multiprocessing.current_process().name.replace("a3c-zoo", "a3c")
-        with suppress(OSError):
-            Path("/proc/self/comm").write_text(name)
+    at_fork(before=block, after_in_parent=unblock, after_in_child=in_fork)
 
 
 def _leave_signals_to_parent() -> None:
     """Ignores what Ctrl-C, `timeout` and a closed terminal send to the whole group; only the parent acts on them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # the fork server began with it blocked
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    unblock_signals([signal.SIGINT])  # the fork server began with it blocked
+    for number in GROUP_SIGNALS:
         # Programs that an environment starts would inherit SIG_IGN, and could not be terminated.
         signal.signal(number, lambda number, frame: None)
-
-
-def _leave_with_parent(lifeline: Connection) -> None:
-    """Ends this process and its group when its parent has ended, for any reason (about 10 ms after a SIGKILL)."""
-    if sys.platform == "linux":
-        # The kernel does it: no thread of this process runs while an environment holds Python's global lock.
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())  # a negative number names a process group
-        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
-        if lifeline.poll():  # the parent ended before the kernel was asked
-            os._exit(1)
-    else:
-
-        def watch() -> None:
-            connection.wait([lifeline])
-            os.killpg(os.getpid(), signal.SIGKILL)
-
-        threading.Thread(target=watch, daemon=True).start()

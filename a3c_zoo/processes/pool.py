@@ -8,7 +8,6 @@ would need a feeder thread beside its work. The end of a pipe shows the end of i
 from __future__ import annotations
 
 import pickle
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from a3c_zoo.processes.faults import Fault, error_of, raise_fault
 from a3c_zoo.processes.worker_process import STOP, worker_main
 from a3c_zoo.records import Report
 from a3c_zoo.store_order import memory_barrier
+from a3c_zoo.system import KILL
 
 #: How long the parent waits for messages at a time, in seconds.
 POLL_S = 0.1
@@ -289,7 +289,7 @@ class WorkerPool:
 
     def _kill_silently(self) -> None:
         for member in self._members:
-            member.signal(signal.SIGKILL)
+            member.signal(KILL)
 
     @property
     def _turn(self) -> int:

@@ -13,6 +13,7 @@ import signal
 from multiprocessing import util
 
 from a3c_zoo.processes.start import PROGRAMS_ENVIRONMENT, SAFE_PATH, WORKER_ENVIRONMENT, without_collections
+from a3c_zoo.system import GROUP_SIGNALS, at_fork, block_signals, unblock_signals
 
 MODULES = (
     "torch",
@@ -25,8 +26,6 @@ MODULES = (
 #: The module of the processes of SB3's SubprocVecEnv. They end with their program, and not by Ctrl-C: one that
 #: still imports would show a traceback.
 SB3_PROCESSES = "stable_baselines3.common.vec_env.subproc_vec_env"
-#: The fork server ignores Ctrl-C itself; these would end it.
-GROUP_SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 
 
 class Program:
@@ -40,14 +39,14 @@ class Program:
     def __init__(self, variables: dict[str, str | None]) -> None:
         self._variables: dict[str, str | None] | None = variables
         # `timeout` and a closed terminal signal the whole group. Without this process, `cpu_s` would lack the
-        # workers.
-        self._blocked = GROUP_SIGNALS - signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
-        os.register_at_fork(after_in_child=self._unblock)
+        # workers. The fork server ignores Ctrl-C itself.
+        self._blocked = set(GROUP_SIGNALS) - block_signals(GROUP_SIGNALS)
+        at_fork(after_in_child=self._unblock)
         util.register_after_fork(self, Program.begin_process)
 
     def _unblock(self) -> None:
         """In a new process, at once: signals come as if the fork server had not blocked them."""
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._blocked)
+        unblock_signals(self._blocked)
         self._blocked = set()  # forks of the process begin with this, too
 
     def begin_process(self) -> None:
@@ -58,7 +57,7 @@ class Program:
         if variables is None or getattr(target, "__module__", "") == "a3c_zoo.processes.child":
             return
         if getattr(target, "__module__", "") != SB3_PROCESSES:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+            unblock_signals([signal.SIGINT])
         for name, value in variables.items():
             if name != SAFE_PATH and os.environ.get(name) != WORKER_ENVIRONMENT[name]:
                 continue  # its main module has set it

@@ -25,6 +25,7 @@ from typing import Any
 
 from a3c_zoo.errors import ForkServerError, MissingGuardError, PluginError, ZooError
 from a3c_zoo.processes import temporary_folder
+from a3c_zoo.system import IS_LINUX, IS_WINDOWS, STOP_SIGNALS, at_fork, block_signals, unblock_signals
 
 #: What the fork server imports: the module that imports all the rest.
 PRELOAD = ["a3c_zoo.processes.preload"]
@@ -47,9 +48,6 @@ OUR_SAFE_PATH = "of a3c-zoo"
 #: Tells the fork server the program's values of these variables, as JSON: processes that are not of a run get
 #: them.
 PROGRAMS_ENVIRONMENT = "_A3C_ZOO_PROGRAMS_ENVIRONMENT"
-
-#: Signals that ask a run to stop.
-STOP_SIGNALS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: A signal during the start of a process waits for its end, but not if the start takes longer, in seconds.
 LONGEST_START_S = 10.0
@@ -81,13 +79,13 @@ def _forget_fork_server() -> None:
         server._forkserver_alive_fd = server._forkserver_pid = server._forkserver_address = None
 
 
-os.register_at_fork(after_in_child=_forget_fork_server)
+at_fork(after_in_child=_forget_fork_server)
 
 
 def process_context(start_method: str = "auto") -> context.BaseContext:
     """Returns the multiprocessing context for "auto", "forkserver" or "spawn"; does not touch the global default."""
     if start_method == "auto":
-        if sys.platform == "linux":
+        if IS_LINUX:
             start_method = "forkserver"
         else:
             start_method = "spawn"
@@ -114,8 +112,26 @@ def without_collections(hides: bool) -> Iterator[None]:
                 gc.enable()
 
 
+#: Whether a module is imported for the environment that it has.
+_refuses_to_train = False
+
+
+@contextmanager
+def refusing_to_train() -> Iterator[None]:
+    """Within the context `refuse_unguarded` raises MissingGuardError: the module that is imported may not train."""
+    global _refuses_to_train
+    before = _refuses_to_train
+    _refuses_to_train = True
+    try:
+        yield
+    finally:
+        _refuses_to_train = before
+
+
 def refuse_unguarded() -> None:
     """Ends a child process that imports the program's main module, if that calls this: it would start children, too."""
+    if _refuses_to_train:
+        raise MissingGuardError
     process = multiprocessing.current_process()
     if getattr(process, "_inheriting", False):
         if process.name != QUIET_CHECK:
@@ -132,7 +148,8 @@ def warm_up(start_method: str = "auto") -> None:
     """
     refuse_unguarded()
     with _start_lock, environment(_programs_environment()), _start_environment():
-        resource_tracker.ensure_running()  # which the fork server starts otherwise, and which unblocks Ctrl-C
+        if not IS_WINDOWS:
+            resource_tracker.ensure_running()  # which the fork server starts otherwise, and which unblocks Ctrl-C
         if process_context(start_method).get_start_method() == "forkserver":
             forkserver.set_forkserver_preload(PRELOAD)
             _forget_lost_folder()
@@ -180,6 +197,8 @@ def pickled(content: object) -> bytes:
     """Pickles what a process gets. Raises PluginError if it cannot be pickled."""
     try:
         return pickle.dumps(content)
+    except PluginError:
+        raise  # it says already what cannot be sent
     except Exception as error:
         raise _unsendable(error) from error
 
@@ -254,11 +273,11 @@ def _ctrl_c_waits() -> Iterator[None]:
     The fork server ignores Ctrl-C, but not from its first moment. Ignoring it here would lose that of the
     user.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    blocked_before = block_signals([signal.SIGINT])
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        unblock_signals({signal.SIGINT} - blocked_before)
 
 
 @contextmanager

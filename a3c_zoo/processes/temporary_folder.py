@@ -5,11 +5,9 @@ multiprocessing makes such a folder itself, `pymp-…`. Nobody removes that of a
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing
 import os
 import shutil
-import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from a3c_zoo.files import is_locked
+from a3c_zoo.system import is_own, is_regular, lock
 
 #: Not longer than multiprocessing's own: the path of a socket has at most 107 bytes.
 PREFIX = "a3cz-"
@@ -43,10 +42,12 @@ def make() -> None:
     path = os.path.join(folder, OWNER_FILE)
     with suppress(OSError):  # without a lock, as on some network disks, nobody removes it for this process
         owner = open(path, "xb")  # noqa: SIM115 - it stays open as long as this process lives
-        try:
-            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = False
+        with suppress(OSError):
+            is_held = lock(owner.fileno(), exclusive=True)
+        if is_held:
             _owned.append(owner)
-        except OSError:
+        else:
             owner.close()
             os.unlink(path)
     settings["tempdir"] = folder
@@ -64,8 +65,7 @@ def remove_those_of_the_dead() -> None:
                     shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def _has_lost_its_owner(lock: Path) -> bool:
-    status = lock.lstat()
-    is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+def _has_lost_its_owner(owner_file: Path) -> bool:
+    status = owner_file.lstat()
     is_old = time.time() - status.st_mtime > YOUNGEST_S
-    return is_ours and is_old and not is_locked(lock, 0.0)
+    return is_regular(status) and is_own(status) and is_old and not is_locked(owner_file, 0.0)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final
 
 import matplotlib
@@ -45,17 +47,29 @@ LOG_RATIO: Final = 4
 LEGEND_CHARACTERS: Final = 84
 #: Characters in a row of a legend below a panel.
 PANEL_CHARACTERS: Final = 62
+#: How a group's middle looks beyond the end of its shortest run: finer dashes than those that tell groups apart.
+BEYOND: Final[Mapping[str, Any]] = MappingProxyType(
+    {"linestyle": (0, (1.6, 1.6)), "linewidth": 1.4, "zorder": 3}
+)
+#: Pixels of an inch in a notebook, and in a file.
+NOTEBOOK_DPI: Final = 100
+FILE_DPI: Final = 160
 #: Text and axes in a picture of its own. A picture in a page takes the page's colour instead.
 _INK: Final = "#1b1c1d"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """The runs of one colour, and their middle with a band at `points` `[P]`; both are None if there is no band."""
+    """The runs of one colour, and their middle with a band at `points` `[P]`; both are None if there is no band.
+
+    Attributes:
+        beyond: the middle of the longer runs, behind the end of the shortest; None if it is not drawn.
+    """
 
     runs: Sequence[Line]
     points: Floats | None = None
     band: Band | None = None
+    beyond: Line | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,19 +109,45 @@ def spread(values: Floats) -> Band:
     return Band(values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
 
-def group_of(lines: Sequence[Line], is_log: bool = False) -> Group:
+def group_of(lines: Sequence[Line], is_log: bool = False, goes_on: bool = False) -> Group:
     """A group of runs, with a band if there are several with a common part of the axis. Empty lines are left out.
 
     The band is an `interval` with five lines, and with fewer a `spread`.
+
+    Args:
+        goes_on: whether the group has its middle `beyond` the end of its shortest line, too.
     """
     lines = [line for line in lines if len(line.x)]
     if len(lines) < 2:
         return Group(lines)
     points, values = on_grid(lines, is_log)
-    summary = spread if len(lines) < MIN_SEEDS else interval
     if len(points):
-        return Group(lines, points, summary(values))
+        beyond = beyond_end(lines) if goes_on else None
+        return Group(lines, points, _summary(values), beyond)
     return Group(lines)
+
+
+def _summary(values: Floats) -> Band:
+    """The middle of runs `[R, P]` with its band."""
+    summary = spread if len(values) < MIN_SEEDS else interval
+    return summary(values)
+
+
+def beyond_end(lines: Sequence[Line]) -> Line | None:
+    """The middle of the lines that go on when the shortest one has ended; None if all end together.
+
+    Where one more has ended, the middle is that of the rest. It may jump there, so a NaN parts the pieces.
+    """
+    ends = sorted({line.x[-1] for line in lines})
+    pieces = []
+    for start, end in pairwise(ends):
+        points = np.linspace(start, end, max(2, math.ceil(POINTS * (end - start) / ends[-1])))
+        longer = [line for line in lines if line.x[-1] >= end]
+        values = np.array([np.interp(points, line.x, line.y) for line in longer])
+        pieces.append(Line(np.append(points, end), np.append(_summary(values).value, np.nan)))
+    if not pieces:
+        return None
+    return Line(np.concatenate([each.x for each in pieces]), np.concatenate([each.y for each in pieces]))
 
 
 def thick(sizes: Collection[int], of_many: str, of_few: str) -> str:
@@ -150,18 +190,27 @@ def thinned(line: Line, points: int = POINTS) -> Line:
     return Line(line.x[kept], line.y[kept])
 
 
-def draw_plot(panel: Panel, note: str = "") -> Figure:
-    """Draws one panel with a legend above it, and a line of small print below."""
+class PlotFigure(Figure):
+    """A figure of matplotlib that a notebook shows, also without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        """The picture, for notebooks."""
+        return to_bytes(self, ".png", dpi=NOTEBOOK_DPI)
+
+
+def draw_plot(panel: Panel, note: str = "") -> PlotFigure:
+    """Draws one panel with a legend above it, and a line of small print below, if there is one."""
     with style():
         width, height = PLOT_INCHES
         columns, more = _legend(panel, LEGEND_CHARACTERS, PLOT_ROWS)
-        figure = Figure(figsize=(width, height + more), layout="constrained")
+        figure = PlotFigure(figsize=(width, height + more), layout="constrained")
         axes = figure.subplots()
         draw_panel(axes, panel)
         axes.set_title(panel.title, loc="left", fontweight="bold")
         figure.legend(loc="outside upper right", ncols=columns)
         if note:
             figure.supxlabel(note, fontsize="small", x=0.01, ha="left")
+        figure.draw_without_rendering()  # ticks take their look when they are first drawn
     return figure
 
 
@@ -267,6 +316,8 @@ def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int)
         axes.plot(
             group.points, group.band.value, drawstyle="steps-post" if panel.is_step else "default", **thick
         )
+        if group.beyond is not None:
+            axes.plot(group.beyond.x, group.beyond.y, color=colour, **BEYOND)
     elif len(runs) == 1:
         axes.plot(runs[0].x, runs[0].y, **points, **thick)
     else:  # several runs without a common part, or none
@@ -286,13 +337,14 @@ def style() -> Iterator[None]:
     settings |= {"axes.grid": True, "grid.color": "#808080", "grid.alpha": 0.25, "grid.linewidth": 0.6}
     settings |= {"text.parse_math": False}  # a `$` in a name is a dollar
     settings |= {"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "a3c-zoo"}
+    settings |= {"pdf.fonttype": 42}  # TrueType: many journals take no Type 3 fonts
     with matplotlib.rc_context(settings):
         yield
 
 
-def to_bytes(figure: Figure, suffix: str) -> bytes:
-    """The picture as the contents of a file, ".png" or ".svg", on white."""
-    return _written(figure, suffix.removeprefix("."), dpi=160, facecolor="white")
+def to_bytes(figure: Figure, suffix: str, dpi: int = FILE_DPI) -> bytes:
+    """The picture as the contents of a file, ".png", ".svg" or ".pdf", on white."""
+    return _written(figure, suffix.removeprefix("."), dpi=dpi, facecolor="white")
 
 
 def to_inline_svg(panel: Panel) -> str:
@@ -305,6 +357,7 @@ def to_inline_svg(panel: Panel) -> str:
 def _written(figure: Figure, format: str, **options: Any) -> bytes:
     written = io.BytesIO()
     with style():
-        metadata = {"Date": None} if format == "svg" else None  # the same figure gives the same file
+        # The same figure gives the same file.
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(format)
         figure.savefig(written, format=format, metadata=metadata, **options)
     return written.getvalue()

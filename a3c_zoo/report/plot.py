@@ -1,24 +1,26 @@
-"""`a3c-zoo plot`: the curves of runs, as a picture or as numbers."""
+"""`a3c-zoo plot` and `a3c_zoo.plot`: the curves of runs, as a picture or as numbers."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable
 from a3c_zoo.figures.curves import Line, running_mean
 from a3c_zoo.figures.measures import drawn_evaluations
 from a3c_zoo.files import refuse_out, write_out
-from a3c_zoo.report.drawing import Panel, draw_plot, group_of, thick, thinned, to_bytes
+from a3c_zoo.records import Outcome
+from a3c_zoo.report.drawing import Panel, PlotFigure, draw_plot, group_of, thick, thinned, to_bytes
+from a3c_zoo.runs.loaded_agent import LoadedAgent
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
 from a3c_zoo.store.evaluation_files import EVALUATIONS_CSV, EVALUATIONS_NPZ
 from a3c_zoo.store.run import find_run
@@ -32,7 +34,7 @@ Kind = Literal["return", "episode-length", "evaluation"]
 WINDOWS: Final[Mapping[str, int]] = {"return": 100, "episode-length": 50}
 #: The most episodes in a point of a run whose event files have means, see `RunRecord.is_smoothed`.
 SMOOTHED: Final = 100
-SUFFIXES: Final = (".png", ".svg", ".csv")
+SUFFIXES: Final = (".png", ".svg", ".pdf", ".csv")
 #: The most points of a run in a .csv file.
 MAX_ROWS: Final = 200
 #: The longest axis in seconds (10 min) and in minutes (3 h), both in seconds.
@@ -69,8 +71,31 @@ class DrawnRun(NamedTuple):
     line: Line
 
 
+#: A run to draw: its directory, its name, a folder of runs, or what `train` or `load_agent` returned.
+Drawable: TypeAlias = str | Path | Outcome | LoadedAgent
+
+
+@overload
 def plot(
-    runs: str | Path | Iterable[str | Path],
+    runs: Drawable | Iterable[Drawable],
+    out: None = None,
+    *,
+    kind: Kind = "return",
+    x: Axis = "steps",
+    window: int | None = None,
+    frame_skip: int | None = None,
+    env: str | None = None,
+    labels: str | Sequence[str] = (),
+    caption: bool = False,
+    force: bool = False,
+    runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
+) -> PlotFigure: ...
+
+
+@overload
+def plot(
+    runs: Drawable | Iterable[Drawable],
     out: str | Path,
     *,
     kind: Kind = "return",
@@ -79,35 +104,57 @@ def plot(
     frame_skip: int | None = None,
     env: str | None = None,
     labels: str | Sequence[str] = (),
+    caption: bool = False,
     force: bool = False,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
-) -> Plot:
-    """Draws the curves of runs into a .png or .svg file, as `a3c-zoo plot` does. Runs of one method share a colour.
+) -> Plot: ...
 
-    A .csv file gets the numbers instead, up to 200 points of each run.
+
+def plot(
+    runs: Drawable | Iterable[Drawable],
+    out: str | Path | None = None,
+    *,
+    kind: Kind = "return",
+    x: Axis = "steps",
+    window: int | None = None,
+    frame_skip: int | None = None,
+    env: str | None = None,
+    labels: str | Sequence[str] = (),
+    caption: bool = False,
+    force: bool = False,
+    runs_dir: str | Path = DEFAULT_RUNS_DIR,
+    trust: bool = False,
+) -> Plot | PlotFigure:
+    """Draws the curves of runs, as `a3c-zoo plot` does. Runs of one method share a colour.
+
+    Without `out` it returns a figure of matplotlib, which a notebook shows. With `out` it writes a file.
 
     Args:
-        runs: run directories, names of runs within `runs_dir`, folders of them, and folders with the monitor.csv of
-            stable-baselines3. A run that has not ended is drawn as far as it is.
+        runs: run directories, names of runs within `runs_dir`, what `train` or `load_agent` returned, folders of runs,
+            and folders with the monitor.csv of stable-baselines3. A run that has not ended is drawn as far as it is.
+        out: a picture (.png, .svg or .pdf); or .csv for the numbers, up to 200 points of each run.
         kind: "return" or "episode-length" of training episodes, or "evaluation": returns of evaluations. Those of
             a3c-zoo have sampled actions; an evaluations.npz of another program may have greedy ones.
         window: episodes of the running mean; by default 100 for returns and 50 for lengths.
         frame_skip: emulator frames per step in Atari monitors of other programs; by default 4.
         env: only runs on this environment, and runs that do not name theirs. force: overwrite `out`.
         labels: names of the curves, in the order of the legend. Curves of the same name become one group.
+        caption: whether a line below the picture says what is thick, dashed and thin.
         trust: whether runs that do not lie in `runs_dir` may name a module to import, to look up the threshold.
 
     Raises:
         ZooError: nothing to draw, several environments, too few or too many labels; or `out` exists, or is refused.
     """
-    refuse_out(out := Path(out), SUFFIXES, force)
-    suffix = out.suffix.lower()
+    path = None if out is None else Path(out)
+    if path is not None:
+        refuse_out(path, SUFFIXES, force)
     if kind == "evaluation" and (x == "episodes" or window is not None):
         raise ZooError(
             "evaluations are drawn over steps or seconds, each as it is: leave out --x episodes and --window"
         )
-    paths = [_find(run, Path(runs_dir)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
+    given = [runs] if isinstance(runs, str | Path | Outcome | LoadedAgent) else runs
+    paths = [_find(run, Path(runs_dir)) for run in given]
     records, left_out = read_runs(
         paths, strict=False, frame_skip=frame_skip, runs_dir=Path(runs_dir), trust=trust
     )
@@ -123,15 +170,22 @@ def plot(
         raise ZooError(
             f"runs of different environments cannot share a plot: {', '.join(envs)}. Choose one with --env"
         )
+    if path is None:
+        for folder, reason in left_out.items():
+            warnings.warn(f"{folder} is left out: {reason}", stacklevel=2)
+        return _figure(drawn, kind, x, window, caption)
+    suffix = path.suffix.lower()
     if suffix == ".csv":
         content = _table(drawn, kind, x)
     else:
-        content = to_bytes(_figure(drawn, kind, x, window), suffix)
-    write_out(out, content, force)
-    return Plot(out, [run.record for run in drawn], left_out)
+        content = to_bytes(_figure(drawn, kind, x, window, caption), suffix)
+    write_out(path, content, force)
+    return Plot(path, [run.record for run in drawn], left_out)
 
 
-def _find(run: str | Path, runs_dir: Path) -> Path:
+def _find(run: Drawable, runs_dir: Path) -> Path:
+    if isinstance(run, Outcome | LoadedAgent):
+        return run.run
     if os.path.isdir(run):
         return Path(run)
     try:
@@ -209,7 +263,9 @@ def _table(drawn: Sequence[DrawnRun], kind: Kind, x: Axis) -> bytes:
     return file.getvalue().encode()
 
 
-def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) -> Figure:
+def _figure(
+    drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None, has_caption: bool
+) -> PlotFigure:
     scale = 1.0
     x_label = "episodes" if x == "episodes" else "agent steps"
     if x == "seconds":
@@ -222,10 +278,13 @@ def _figure(drawn: Sequence[DrawnRun], kind: Kind, x: Axis, window: int | None) 
         title=first.env,
         x_label=x_label,
         y_label=_y_label(drawn, kind, window),
-        groups={label: group_of(its_lines) for label, its_lines in lines.items()},
+        groups={label: group_of(its_lines, goes_on=True) for label, its_lines in lines.items()},
         threshold=None if kind == "episode-length" else threshold_of(first),
     )
-    return draw_plot(panel, _note({len(its_lines) for its_lines in lines.values()} - {1}))
+    caption = ""
+    if has_caption:
+        caption = _caption({len(its_lines) for its_lines in lines.values()} - {1})
+    return draw_plot(panel, caption)
 
 
 def _y_label(drawn: Sequence[DrawnRun], kind: Kind, window: int | None) -> str:
@@ -239,11 +298,11 @@ def _y_label(drawn: Sequence[DrawnRun], kind: Kind, window: int | None) -> str:
     }[kind]
 
 
-def _note(sizes: set[int]) -> str:
-    """What is thick and what is thin, for groups of these numbers of runs; "" if there is no group."""
+def _caption(sizes: set[int]) -> str:
+    """What is thick, dashed and thin, for groups of these numbers of runs; "" if there is no group."""
     if not sizes:
         return ""
-    return f"thick: {thick(sizes, INTERVAL, RANGE)}, as far as all go; thin: single runs"
+    return f"thick: {thick(sizes, INTERVAL, RANGE)}, as far as all go, then dashed; thin: single runs"
 
 
 def time_axis(longest_s: float) -> tuple[float, str]:

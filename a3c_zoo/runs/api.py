@@ -12,21 +12,23 @@ from a3c_zoo.config import Config
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.config.yaml import written
-from a3c_zoo.display.displays import notebook_display
+from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry
-from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import env_name as typed_env_name
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.records import Evaluation, Outcome, Policy
 from a3c_zoo.runs.init_from import with_initial
 from a3c_zoo.runs.loaded_agent import LoadedAgent
 from a3c_zoo.runs.playing_view import PlayingView
+from a3c_zoo.runs.run_html import RunOutcome
 from a3c_zoo.runs.setup import Observer, RunSetup
-from a3c_zoo.runs.train import train_new, train_on
+from a3c_zoo.runs.train import examine, train_new, train_on
 from a3c_zoo.runs.training_view import TrainingView
 from a3c_zoo.seeds import USER_EVALUATIONS
-from a3c_zoo.store.checkpoints import BEST, FINAL, PolicyState
+from a3c_zoo.store.checkpoints import BEST, FINAL, Checkpoint, PolicyState
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, refuse_trust
 from a3c_zoo.store.recommended import RECOMMENDED, Choice, choose_in_python, return_of
 from a3c_zoo.store.run import Run, find_run
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 #: A name; or an entry, or what makes one environment.
 Environment: TypeAlias = "str | EnvEntry | EnvFunction"
+#: A run, as functions of Python take it: its directory, its name, or what `train` returned.
+GivenRun: TypeAlias = "str | Path | Outcome"
 
 
 def train(
@@ -63,11 +67,13 @@ def train(
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
     observer: Observer | None = None,
+    progress: bool | None = None,
 ) -> Outcome:
     """Trains an agent on an environment until it is solved or a budget is spent, as `a3c-zoo train` does.
 
     Args:
-        env: a name; or an entry, or a function or class that makes one `gymnasium.Env`, which workers can import.
+        env: a name, as `a3c-zoo train` takes it; or an entry, or a function or class that makes one `gymnasium.Env`.
+            Workers import it by its name; if they cannot, as in a notebook, they get it with its code.
         agent: a name; by default the environment's. With `resume` both are the run's.
         hyperparams: a set or a YAML file. overrides: single values, `{"agent.n_steps": 5}` or `["agent.n_steps=5"]`.
         workers, device, seed, steps, episodes, time_limit_s, stop_return, film_every: the keys of these names in the
@@ -77,13 +83,15 @@ def train(
         checkpoint: of that run: "best", or its number of steps; by default the newest. Later ones are moved aside.
         init_from: a new run begins with the parameters of this policy; a name as `load_agent` takes it.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
-        observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`. By default notebooks show it.
+        observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`.
+        progress: True: show how the run goes, in scripts on stderr. False: show nothing. By default only notebooks
+            show it, unless there is an observer.
 
     Raises:
         ZooError: the caller did something wrong; one line says what. WorkerError: a worker failed.
     """
     refuse_unguarded()
-    given = _run_settings(
+    given = run_settings(
         workers=workers,
         device=device,
         seed=seed,
@@ -93,7 +101,7 @@ def train(
         stop_return=stop_return,
         film_every=film_every,
     )
-    with same_folder(), closing(notebook_display()) as display:
+    with same_folder(), closing(display_of_python(progress, observer, "observer")) as display:
         view = TrainingView(display)
         watcher = observer or view
         if resume is not None:
@@ -108,11 +116,44 @@ def train(
             outcome = train_on(run, given, watcher, others, checkpoint)
         else:
             _refuse_without_resume(trust and init_from is None, checkpoint)
-            setup = RunSetup.of(get_registry(), _config(env, agent, hyperparams, overrides, given), serial)
-            setup = with_initial(setup, init_from, Path(runs_dir), trust)
+            config = _config(env, agent, hyperparams, overrides, given)
+            setup = new_setup(config, serial, init_from, Path(runs_dir), trust)
             outcome = train_new(setup, Path(runs_dir), name, watcher)
         view.ended(outcome)
-        return outcome
+        return RunOutcome.of(outcome)
+
+
+def new_setup(
+    config: Config, serial: bool, init_from: str | Path | None, runs_dir: Path, trust: bool
+) -> RunSetup:
+    """All that a new run needs to know; arguments as in `train`."""
+    return with_initial(RunSetup.of(get_registry(), config, serial), init_from, runs_dir, trust)
+
+
+def examined(
+    env: Environment | None,
+    *,
+    agent: str | None,
+    hyperparams: str | Path | None,
+    overrides: Sequence[str],
+    serial: bool,
+    init_from: str | None,
+    name: str | None,
+    runs_dir: Path,
+    trust: bool,
+    **given: Any,
+) -> RunSetup:
+    """What `train` would train, after all checks that need no training; arguments as there. Makes no directory.
+
+    Raises:
+        ZooError: the run could not begin.
+    """
+    with same_folder():
+        refuse_trust(trust and init_from is None, "--init-from")
+        config = _config(env, agent, hyperparams, overrides, run_settings(**given))
+        setup = new_setup(config, serial, init_from, runs_dir, trust)
+        examine(setup, runs_dir, name)
+        return setup
 
 
 def _name_of(env: Environment | None) -> str | None:
@@ -120,16 +161,15 @@ def _name_of(env: Environment | None) -> str | None:
     if env is None:
         return None
     if isinstance(env, str):
-        find_typed_module(env)
-        return env
+        return typed_env_name(get_registry(), env)
     registry = get_registry()
     if isinstance(env, EnvEntry):
         module = str(env.factory or env.env_id)
     else:
-        from a3c_zoo.learning.function_env import entry_of
+        from a3c_zoo.learning.function_env import entry_of, path_of
 
+        module = path_of(env)
         env = entry_of(env)
-        module = env.kwargs["function"]
     if registry.envs.get(env.name) != env:
         registry.give(env, module)
     return env.name
@@ -163,7 +203,7 @@ def _config(
     return resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=flags)
 
 
-def _run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
+def run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
     """The keys of the `run` section that were given, each with its option on the command line."""
     return {
         f"run.{key}": (value, TRAIN_OPTIONS[key].name) for key, value in values.items() if value is not None
@@ -181,7 +221,7 @@ def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environ
 
 
 def load_agent(
-    run: str | Path,
+    run: GivenRun,
     *,
     agent: str | None = None,
     env: EnvEntry | EnvFunction | None = None,
@@ -192,8 +232,9 @@ def load_agent(
     """Loads a trained policy, to act with: `load_agent(run).predict(observation)`.
 
     Args:
-        run: a run directory, or the name of one within `runs_dir`. Or an environment's name: its newest solved run,
-            else a trained agent that a plugin offers, which has a name of its own, too. stderr says which.
+        run: a run directory, the name of one within `runs_dir`, or what `train` returned. Or an environment's name: its
+            newest solved run, else a trained agent that a plugin offers, which has a name of its own, too. stderr says
+            which.
         agent: with an environment's name, only policies of this agent count.
         env: what was given to `train`, if it was no name and another program trained the run.
         checkpoint: "recommended": the newest, or the best if it is better by more than noise; stderr says so then. Or
@@ -204,9 +245,11 @@ def load_agent(
         ZooError: there is no such run, trained agent or checkpoint, or it is damaged.
     """
     _name_of(env)
-    directory = find_policy(run, agent, Path(runs_dir), trust)
+    directory = find_policy(place_of(run), agent, Path(runs_dir), trust)
     choice = choose_in_python(directory, checkpoint)
-    policy, setup, state = _load(directory, choice.which)
+    setup, saved = _read(directory, choice.which)
+    policy = _policy(setup, saved)
+    state = saved.state
     choice.tell()
     outcome = directory.outcome
     if outcome and choice.which == FINAL:
@@ -216,24 +259,39 @@ def load_agent(
     if choice.which == BEST and state.best_return is not None:
         returns = return_of(state)
     return LoadedAgent(
-        policy, directory.path, setup.entry.name, setup.agent.name, state.steps, returns, choice.which
+        policy,
+        directory.path,
+        setup.entry.name,
+        setup.agent.name,
+        state.steps,
+        returns,
+        choice.which,
+        source=(setup, saved),
     )
 
 
-def _load(
-    directory: Run, checkpoint: str | int, seed: int | None = None
-) -> tuple[Policy, RunSetup, PolicyState]:
-    """seed: of the sampled actions; by default the run's."""
+def place_of(run: GivenRun) -> str | Path:
+    """The name or the directory of a run."""
+    if isinstance(run, Outcome):
+        return run.run
+    return run
+
+
+def _read(directory: Run, checkpoint: str | int) -> tuple[RunSetup, Checkpoint[PolicyState]]:
+    """How a run was set up, and a checkpoint of it."""
     registry = get_registry()
     setup = RunSetup.of(registry, directory.config(registry), serial=True)
+    return setup, policy_state(directory, str(checkpoint))
+
+
+def _policy(setup: RunSetup, saved: Checkpoint[PolicyState], seed: int | None = None) -> Policy:
+    """The policy of a checkpoint. seed: of the sampled actions; by default the run's."""
     from a3c_zoo.runs.evaluation import load_policy  # imports torch: a wrong name is known before
 
-    saved = policy_state(directory, str(checkpoint))
     config = setup.config
     if seed is not None:
         config = replace(config, run=config.run.model_copy(update={"seed": seed}))
-    policy = load_policy(setup.agent.load, setup.entry, setup.network, config, saved.agent)
-    return policy, setup, saved.state
+    return load_policy(setup.agent.load, setup.entry, setup.network, config, saved.agent)
 
 
 def load_from(
@@ -244,11 +302,22 @@ def load_from(
     Args:
         checkpoint: "final", "best" or a number of steps.
     """
+    _refuse_numbers(episodes, seed)
+    return _to_play(*_read(directory, checkpoint), episodes, seed)
+
+
+def _refuse_numbers(episodes: int, seed: int | None) -> None:
     if episodes < 1:
         raise ZooError(f"--episodes {episodes}: give 1 or more")
     if seed is not None and not 0 <= seed < 2**63:
         raise ZooError(f"--seed {seed}: give a number from 0 to 2**63 - 1")
-    policy, setup, _ = _load(directory, checkpoint, seed)
+
+
+def _to_play(
+    setup: RunSetup, saved: Checkpoint[PolicyState], episodes: int, seed: int | None
+) -> tuple[Policy, EpisodesToPlay]:
+    """The policy of a checkpoint, and which episodes it plays."""
+    policy = _policy(setup, saved, seed)
     from a3c_zoo.runs.evaluation import EpisodesToPlay
 
     config = setup.config
@@ -261,7 +330,7 @@ def load_from(
 
 
 def evaluate(
-    run: str | Path,
+    run: GivenRun | LoadedAgent,
     *,
     agent: str | None = None,
     env: EnvEntry | EnvFunction | None = None,
@@ -272,22 +341,49 @@ def evaluate(
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
     on_step: Callable[[int], None] | None = None,
+    progress: bool | None = None,
 ) -> Evaluation:
     """Plays episodes with a trained policy, on fresh seeds, as `a3c-zoo evaluate` does.
 
     Args:
-        run, agent, env, checkpoint, trust: as in `load_agent`.
+        run, agent, env, checkpoint, trust: as in `load_agent`. Or run is what `load_agent` returned: this very policy
+            plays, whatever has become of its run since.
         deterministic: most probable instead of sampled actions.
         seed: of the episodes and the sampled actions; by default the run's.
-        on_step: called with the number of episodes played so far. By default notebooks show it.
+        on_step: called with the number of episodes played so far.
+        progress: True: show how far it is, in scripts on stderr. False: show nothing. By default only notebooks show
+            it, unless there is `on_step`.
     """
     _name_of(env)
-    directory = find_policy(run, agent, Path(runs_dir), trust)
-    with closing(notebook_display()) as display:
-        told = on_step or PlayingView(display, str(run), episodes).played
+    with closing(display_of_python(progress, on_step, "on_step")) as display:
+        if isinstance(run, LoadedAgent):
+            if agent is not None or env is not None or checkpoint != RECOMMENDED:
+                raise ZooError(
+                    "a loaded agent has its environment and its checkpoint: leave out agent, env and checkpoint"
+                )
+            told = on_step or PlayingView(display, run.run.name, episodes).played
+            return _evaluate_loaded(run, episodes, deterministic, seed, told)
+        place = place_of(run)
+        directory = find_policy(place, agent, Path(runs_dir), trust)
+        told = on_step or PlayingView(display, str(place), episodes).played
         return evaluate_from(
             directory, choose_in_python(directory, checkpoint), episodes, deterministic, seed, told
         )
+
+
+def _evaluate_loaded(
+    agent: LoadedAgent,
+    episodes: int,
+    deterministic: bool,
+    seed: int | None,
+    on_step: Callable[[int], None],
+) -> Evaluation:
+    """As `evaluate`, for an agent that was loaded before."""
+    _refuse_numbers(episodes, seed)
+    policy, to_play = _to_play(*agent.source, episodes, seed)
+    from a3c_zoo.runs.evaluation import evaluate_policy
+
+    return evaluate_policy(policy, to_play, deterministic, on_step).evaluation()
 
 
 def evaluate_from(

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.errors import ObservationError
 from a3c_zoo.records import Policy, takes_masks
+from a3c_zoo.runs.run_html import run_html
 
 if TYPE_CHECKING:  # the fork server imports numpy sooner
     from numpy.typing import NDArray
+
+    from a3c_zoo.runs.setup import RunSetup
+    from a3c_zoo.store.checkpoints import Checkpoint, PolicyState
 
 
 class LoadedAgent:
@@ -21,6 +25,7 @@ class LoadedAgent:
         run: its folder. env_name, agent_name: names. steps: agent steps of its training.
         returns: the mean return that is known of it, in words.
         checkpoint: "final" if it is the newest of its run, "best", or the number of steps of another.
+        source: how its run was set up, and the checkpoint that was read. `a3c_zoo.evaluate` makes the policy anew.
     """
 
     def __init__(
@@ -32,6 +37,7 @@ class LoadedAgent:
         steps: int,
         returns: str,
         checkpoint: str,
+        source: tuple[RunSetup, Checkpoint[PolicyState]],
     ) -> None:
         self.policy = policy
         self.checkpoint = checkpoint
@@ -40,6 +46,7 @@ class LoadedAgent:
         self.agent_name = agent_name
         self.steps = steps
         self.returns = returns
+        self.source = source
 
     def predict(
         self,
@@ -68,3 +75,7 @@ class LoadedAgent:
 
     def __repr__(self) -> str:
         return f"<{self.agent_name} on {self.env_name}: {self.steps:,} steps, {self.returns}; {self.run}>"
+
+    def _repr_html_(self) -> str:
+        """In notebooks: the same, and the curve of its run."""
+        return run_html(repr(self), self.run)

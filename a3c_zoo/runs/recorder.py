@@ -19,6 +19,7 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, read_bytes
 from a3c_zoo.records import Episode, EvaluatorResult, Outcome, Progress, RunInfo
 from a3c_zoo.runs.hparams import final_values
+from a3c_zoo.runs.sb3_tags import sb3_evaluation, sb3_scalars
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.store.checkpoints import RunState
 from a3c_zoo.store.directory import RunDirectory, disk_errors
@@ -287,9 +288,8 @@ class Publisher:
     def evaluated(self, result: EvaluatorResult) -> None:
         """Records the means of the evaluator beside training."""
         means = {"greedy": result.greedy_return, "sampled": result.sampled_return}
-        self._tensorboard.write(
-            {f"eval/return_mean_{mode}": mean for mode, mean in means.items()}, result.step
-        )
+        scalars = {f"eval/return_mean_{mode}": mean for mode, mean in means.items()}
+        self._tensorboard.write(scalars | sb3_evaluation(result), result.step)
 
     def event(self, step: int, kind: str, text: str, facts: Mapping[str, object]) -> None:
         """Says on screen what happened, and adds it to events.jsonl and to TensorBoard (`events/kind`)."""
@@ -319,9 +319,8 @@ class Publisher:
         if progress.mean_return_100 is not None and progress.mean_length_100 is not None:
             scalars["episode/return_mean_100"] = progress.mean_return_100
             scalars["episode/length_mean_100"] = progress.mean_length_100
-        self._tensorboard.write(
-            scalars | {f"train/{k}": v for k, v in progress.metrics.items()}, progress.steps
-        )
+        metrics = {f"train/{name}": value for name, value in progress.metrics.items()}
+        self._tensorboard.write(scalars | metrics | sb3_scalars(progress), progress.steps)
         self.hooks.metrics(self.run, progress)
         return self.hooks.should_stop(self.run, progress)
 

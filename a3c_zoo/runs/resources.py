@@ -6,7 +6,6 @@ tells both for every process; elsewhere they are None. Runs in threads of one pr
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from a3c_zoo.store.checkpoints import ResourceState
+from a3c_zoo.system import IS_LINUX
 
 if TYPE_CHECKING:
     import psutil
@@ -94,8 +94,12 @@ class Clock:
 
 
 def family(root: psutil.Process) -> list[psutil.Process]:
-    """A process and its descendants."""
-    return [root, *root.children(recursive=True)]
+    """A process and its descendants, as far as the system tells them: an emulated one may not know its own start."""
+    import psutil
+
+    with suppress(psutil.NoSuchProcess):
+        return [root, *root.children(recursive=True)]
+    return [root]
 
 
 def cpu_seconds(root: psutil.Process) -> float:
@@ -153,7 +157,7 @@ class Meter:
         )
         self._before_s = 0.0
         self._lock = threading.Lock()
-        if sys.platform == "linux":
+        if IS_LINUX:
             import psutil
 
             self._root = psutil.Process()
@@ -188,13 +192,13 @@ class Meter:
     @property
     def cpu_s(self) -> float | None:
         """CPU seconds of the run until now, of all its processes."""
-        if sys.platform == "linux":
+        if IS_LINUX:
             return self._before_s + cpu_seconds(self._root)
         return None
 
     def sample(self) -> None:
         """Looks at the memory now."""
-        if sys.platform == "linux":
+        if IS_LINUX:
             self._family = family(self._root)
             memory = memory_mib(self._family)
             self._take(memory)
@@ -234,7 +238,7 @@ class Meter:
                     next_memory_s = time.monotonic() + (time.thread_time() - start_s) / SAMPLE_SHARE
                 self._sample_cores()
 
-        if sys.platform == "linux":
+        if IS_LINUX:
             threading.Thread(target=watch, name="a3c-zoo memory", daemon=True).start()
         try:
             yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -13,8 +12,8 @@ from types import FrameType
 
 from a3c_zoo.display.terminals import leave_terminal
 from a3c_zoo.processes.child import signal_children
-from a3c_zoo.processes.start import STOP_SIGNALS
 from a3c_zoo.runs.resources import add_suspension
+from a3c_zoo.system import CONTINUE, CTRL_Z, STOP, STOP_SIGNALS, stop_itself
 
 #: For this long after a KeyboardInterrupt further signals are not obeyed, so that cleaning up can end.
 CLEANUP_S = 15.0
@@ -77,8 +76,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
     before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for number in before:
         signal.signal(number, handle)
-    if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
-        before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, _suspend)
+    if CTRL_Z is not None and signal.getsignal(CTRL_Z) == signal.SIG_DFL:
+        before[CTRL_Z] = signal.signal(CTRL_Z, _suspend)
     try:
         yield stop
     finally:
@@ -91,7 +90,7 @@ def _suspend(number: int, frame: FrameType | None) -> None:
     if not leave_terminal():
         return
     since_s = time.monotonic()
-    signal_children(signal.SIGSTOP)
-    os.kill(os.getpid(), signal.SIGSTOP)  # returns when this process goes on
+    signal_children(STOP)
+    stop_itself()
     add_suspension(since_s)
-    signal_children(signal.SIGCONT)
+    signal_children(CONTINUE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -24,7 +25,7 @@ from a3c_zoo.errors import (
     ZooError,
     first_line,
 )
-from a3c_zoo.files import MAX_TEXT, read_bytes
+from a3c_zoo.files import MAX_TEXT, read_bytes, valid_name
 from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
@@ -64,7 +65,40 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         events = [("init_from", text, "")] if text else []
         events += [] if setup.serial else _many_workers(setup.config)  # in turn, little is stale
         events += _early_schedule(setup.config)
-        return _train(setup, directory, None, events, watch)
+        try:
+            outcome = _train(setup, directory, None, events, watch)
+        except (ZooError, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt) or error.exit_status == ZooError.exit_status:
+                _remove_if_empty(directory)
+            raise
+        if outcome.reason == "interrupted" and not outcome.steps:
+            _remove_if_empty(directory)
+        return outcome
+
+
+def _remove_if_empty(directory: RunDirectory) -> None:
+    """Removes the directory of a new run that ended before it began: nobody could go on with it, or learn from it.
+
+    The first checkpoint is written when all workers are ready.
+    """
+    if not any(directory.checkpoints.glob("[!.]*")):
+        shutil.rmtree(directory.home, ignore_errors=True)
+
+
+def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
+    """Checks what can be known of a new run before it trains. It makes one environment, and no directory.
+
+    Raises:
+        ZooError: the run could not begin.
+    """
+    _warm_up(setup)
+    setup.run_hooks()
+    if name is not None and os.path.lexists(path := runs_dir / valid_name(name)):
+        raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name")
+    load_factory(f"agent '{setup.agent.name}'", setup.agent.run)
+    from a3c_zoo.processes.probe import read_spaces  # imports torch
+
+    read_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces, setup.serial)
 
 
 def _many_workers(config: Config) -> list[tuple[str, str, str]]:
@@ -194,8 +228,9 @@ def _warm_up(setup: RunSetup) -> None:
         raise ZooError(
             "--stop-return: run.stop_when_solved is false, so this run ends only when its budget is spent; leave it out"
         )
-    if not setup.serial and (run.has_evaluator or setup.target is not None):
-        pickled((setup.entry, setup.network, setup.config))  # otherwise its first evaluation would fail
+    has_evaluations = run.has_evaluator or setup.target is not None
+    if not setup.serial and (has_evaluations or not setup.agent.one_process):
+        pickled((setup.entry, setup.network, setup.config))  # otherwise a worker or an evaluation would fail
     setup.warm_up()
     if run.film_every:
         _refuse_films(setup)

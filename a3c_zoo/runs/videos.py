@@ -1,4 +1,5 @@
-"""Video files: pictures go to ffmpeg one by one. `a3c-zoo play --video` writes them, and an evaluation its film.
+"""Video files: pictures are encoded one by one, .mp4 by ffmpeg. `a3c-zoo play --video` writes them, and an evaluation
+its film.
 
 A picture is `[H, W, 3]`, uint8, RGB.
 """
@@ -10,8 +11,8 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import IO, Final, NamedTuple
@@ -21,12 +22,11 @@ from numpy.typing import NDArray
 
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError, first_line
-from a3c_zoo.files import absolute
+from a3c_zoo.files import absolute, open_file
+from a3c_zoo.runs.gif import GifWriter
 
 #: Smaller pictures are enlarged to about this height, in pixels, for videos and windows.
 HEIGHT = 420
-#: Most pictures per second in a GIF. Viewers slow down a faster one.
-GIF_FPS = 50
 #: Longest time that ffmpeg may take to finish a video after its last picture, in seconds.
 FINISH_S = 60
 #: Limits of the film of an evaluation: seconds of play, pictures a second, height in pixels. If a game is faster, the
@@ -54,18 +54,8 @@ REPORT_FILM: Final = FilmLimits(
     ("-vf", "scale=-2:240:flags=area", "-crf", "28", "-maxrate", "250k", "-bufsize", "250k", "-threads", "1"),
 )
 
-ENCODING = {
-    # Every player shows these colours; height and width must be even.
-    ".mp4": ["-c:v", "libx264", "-pix_fmt", "yuv420p"],
-    # Each picture has its own palette: one palette for all would need all pictures in memory.
-    ".gif": [
-        "-vf",
-        f"fps='min(source_fps,{GIF_FPS})',split[a][b];[a]palettegen=stats_mode=single[c];[b][c]paletteuse=new=1:dither=none",
-        # ffmpeg leaves out pixels whose number is that of the last picture, also where another palette gave it.
-        "-gifflags",
-        "-transdiff-offsetting",
-    ],
-}
+#: Every player shows these colours; height and width must be even.
+ENCODING = ("-c:v", "libx264", "-pix_fmt", "yuv420p")
 
 
 def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -86,46 +76,77 @@ def ffmpeg_program(option: str) -> str:
 
 
 class VideoFile:
-    """Writes a new video, .mp4 (H.264) or .gif. ffmpeg encodes each picture at once, so a long game costs no memory.
+    """Writes a new video: .mp4 (H.264) with ffmpeg, .gif with Pillow.
 
-    The first picture decides the size and the speed of the video. `close` finishes the file.
+    Each picture is encoded at once, so a long game costs no memory. The first picture decides the size and the speed of
+    the video. `close` finishes the file.
 
     Args:
         option: what the user gave, for messages. encoding: more options of ffmpeg.
 
     Raises:
-        ZooError: the file exists or has another ending, or imageio-ffmpeg is missing. `show` and `close` raise it if
-            the file cannot be written; the file is then deleted.
+        ZooError: the file exists or has another ending; or it is an .mp4, and imageio-ffmpeg is missing. `show` and
+            `close` raise it if the file cannot be written; the file is then deleted.
     """
 
     def __init__(self, path: Path, option: str = "--video", encoding: Sequence[str] = ()) -> None:
         self._path = absolute(path)
         self._name = f"{option} {path}"
         self._encoding = encoding
-        if path.suffix.lower() not in ENCODING:
+        suffix = path.suffix.lower()
+        if suffix not in (".mp4", ".gif"):
             raise ZooError(f"{self._name}: must end in .mp4 or .gif")
         if os.path.exists(path):
             raise ZooError(f"{self._name}: exists already; delete it, or choose another name")
-        self._program = ffmpeg_program(option)
+        self._is_gif = suffix == ".gif"
+        self._program = "" if self._is_gif else ffmpeg_program(option)
         self._shape: tuple[int, ...] | None = None
         self._ffmpeg: subprocess.Popen[bytes] | None = None
+        self._gif: GifWriter | None = None
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
-        """Adds a picture `[H, W, 3]` of the same size as the first one, which starts ffmpeg."""
-        if self._ffmpeg is None:
-            self._shape, self._ffmpeg = picture.shape, self._start(padded(picture).shape, fps)
+        """Adds a picture `[H, W, 3]` of the same size as the first one, with which the file begins."""
+        if self._ffmpeg is None and self._gif is None:
+            self._shape = picture.shape
+            if self._is_gif:
+                self._begin_gif(fps)
+            else:
+                self._ffmpeg = self._start(padded(picture).shape, fps)
         if picture.shape != self._shape:
             raise ZooError(f"{self._name}: a picture of {picture.shape} after those of {self._shape}")
+        if self._gif is not None:
+            with self._deleted_on_failure():
+                self._gif.add(padded(picture))
+            return
+        assert self._ffmpeg is not None
         assert self._ffmpeg.stdin is not None
         try:
             self._ffmpeg.stdin.write(padded(picture).data)
         except OSError:  # ffmpeg has ended; `close` raises its message
             self.close()
 
+    def _begin_gif(self, fps: float) -> None:
+        try:
+            self._file = open_file(self._path, "xb")
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        self._gif = GifWriter(self._file, fps)
+
+    @contextmanager
+    def _deleted_on_failure(self) -> Iterator[None]:
+        """Around what writes a GIF. If the disk refuses it, the file is deleted."""
+        try:
+            yield
+        except OSError as error:
+            self._gif = None
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+            raise self._unwritable(error.strerror or str(error)) from error
+
     def _start(self, shape: tuple[int, ...], fps: float) -> subprocess.Popen[bytes]:
         height, width, rate = *shape[:2], str(Fraction(fps).limit_denominator(1000))
         pictures = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", rate, "-i", "-"]
-        command = [self._program, "-v", "error", *pictures, *ENCODING[self._path.suffix.lower()]]
+        command = [self._program, "-v", "error", *pictures, *ENCODING]
         try:
             self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
             self._path.open("xb").close()  # fails if another process has just made it
@@ -147,7 +168,13 @@ class VideoFile:
             raise self._unwritable(f"{self._program}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Waits until ffmpeg has finished the file. Without a picture there is none; a second call does nothing."""
+        """Finishes the file. Without a picture there is none; a second call does nothing."""
+        if self._gif is not None:
+            with self._deleted_on_failure():
+                self._gif.close()
+            self._gif = None
+            self._file.close()
+            return
         ffmpeg = self._ffmpeg
         self._ffmpeg = None
         if ffmpeg is None:

@@ -30,6 +30,7 @@ from a3c_zoo.files import (
 )
 from a3c_zoo.hardware import machine
 from a3c_zoo.records import Outcome
+from a3c_zoo.system import is_own, user
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
@@ -194,8 +195,9 @@ def why_not_own(path: Path, runs_dir: Path) -> str:
     try:
         named = [real / name for name in ("config.yml", "meta.json") if os.path.lexists(real / name)]
         for path_inside in (real, *(named if real / "meta.json" in named else real.iterdir())):
-            if (owner := path_inside.lstat().st_uid) != os.geteuid():
-                return f"user {owner} owns {path_inside}, and you are user {os.geteuid()}"
+            status = path_inside.lstat()
+            if not is_own(status):
+                return f"user {status.st_uid} owns {path_inside}, and you are user {user()}"
     except OSError as error:
         return f"cannot look into {path}: {error.strerror}"
     return ""

@@ -49,9 +49,11 @@ def what_is_missing(
         return PluginError(f"run {name} was made with {missing_one}{says}")
     module = imported_by(env).partition(".")[0]
     if module and is_trusted and place_of(module) is None:
+        is_here = any(map(os.path.isfile, (f"{module}.py", os.path.join(module, "__init__.py"))))
+        folder = "." if is_here else "FOLDER"
         return PluginError(
             f"run {name} trains '{env}', and there is no module '{module}'. One of the current folder is found only "
-            "for a name that you type; name its folder: PYTHONPATH=FOLDER a3c-zoo …"
+            f"for a name that you type; name its folder: PYTHONPATH={folder} a3c-zoo …"
         )
     return None
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import quiet_env_name
 from a3c_zoo.store.foreign_runs import GYM_ID, UNKNOWN_ENV, env_name
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_records import RunRecord
@@ -24,6 +26,8 @@ def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list
     """
     runs = [replace(run, env=one_name(run.env)) for run in runs]
     known = {run.env for run in runs}
+    registry = get_registry()
+    envs = [env if env in known else quiet_env_name(registry, env) for env in envs]
     names = [env_name(env) if env not in known and GYM_ID.fullmatch(env) else one_name(env) for env in envs]
     names = list(dict.fromkeys(names))
     if len(names) == 1:

@@ -19,6 +19,7 @@ from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, one_line, 
 from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import (
     FINAL,
@@ -49,6 +50,9 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
     """
     registry = get_registry()
     name = str(name)
+    own_names = {*registry.trained, *(entry.env for entry in registry.trained.values())}
+    if name not in own_names and not any(os.path.lexists(path) for path in (Path(name), runs_dir / name)):
+        name = env_name(registry, name)
     offered = [each for each in registry.trained.values() if name in (each.env, each.name)]
     pulled = None
     with suppress(RunDirectoryError):

@@ -20,6 +20,7 @@ from a3c_zoo.errors import WorkerError, ZooError, one_line, printable, type_and_
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
 from a3c_zoo.plugins.loading import PluginInfo
 from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.processes.child import ChildProcess, end_children
 from a3c_zoo.processes.start import CURE_UNSENDABLE
 from a3c_zoo.testing.findings import LIMIT_S, USUAL, CheckOptions, Finding, Findings, Status
@@ -79,6 +80,9 @@ def jobs_for(registry: Registry, name: str, options: CheckOptions | None = None)
     """
     jobs = list(_jobs(registry))
     chosen = [job for job in jobs if name in (job.name, job.owner.name)]
+    if not chosen:
+        name = env_name(registry, name)
+        chosen = [job for job in jobs if name == job.name and isinstance(job.what, EnvEntry)]
     if not chosen and ":" in name:
         entry = registry.env(name)
         chosen = [Job(f"environment '{name}'", name, registry.owner(entry), entry)]

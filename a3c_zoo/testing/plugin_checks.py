@@ -187,6 +187,10 @@ def examine_plugin(registry: Registry, info: PluginInfo, findings: Findings) -> 
     findings.ok("loading", f"imported in {info.import_s * 1000:.0f} ms{watches}")
 
 
+#: A name that no environment has.
+NOBODYS = "no-such-environment"
+
+
 def _check_offer(registry: Registry, entry: Entry, check: str, findings: Findings) -> None:
     """Checks an entry of a kind that has no check of its own."""
     match entry:
@@ -199,6 +203,10 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
             findings.expect(
                 callable(load_object(entry.resolve)), check, "resolve is not callable", "name a function"
             )
+            if entry.recognise is not None:
+                known = load_object(entry.recognise)(NOBODYS)
+                cure = "return None for a name that the family does not have"
+                findings.expect(known is None, check, f"recognise takes '{NOBODYS}' for {known!r:.60}", cure)
             for example in entry.examples:
                 if not imported_by(example):  # a form, such as gym:my_package:Maze-v0
                     registry.env(example)

@@ -10,3 +10,5 @@ SAMPLERS: Final = ("tpe", "random", "gp")
 PRUNERS: Final = ("halving", "none")
 #: The most bytes in the name of a study. The names of its runs are this name and more.
 MOST_BYTES: Final = 200
+#: Runs of each method in the comparison of a finale.
+FINAL_SEEDS: Final = 7

@@ -22,6 +22,7 @@ from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method
 from a3c_zoo.comparison.plan import Budget, Plan, plan_run
 from a3c_zoo.config import Config, yaml
+from a3c_zoo.config.schema import LINE, put_beside, set_schema
 from a3c_zoo.config.sets import describe, resolve_config
 from a3c_zoo.config.settings import TUNING, TUNING_COST
 from a3c_zoo.engines import Engine
@@ -306,12 +307,14 @@ def _cost(settings: StudySettings, contenders: Sequence[Contender]) -> dict[str,
 def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Config) -> Path:
     """Writes the set with its evidence and its cost into a new file."""
     values = {TUNING: cost, **set_of(config)}
-    text = "\n".join(f"# {printable(line)}" for line in evidence) + "\n" + yaml.dump(values)
+    text = LINE + "\n".join(f"# {printable(line)}" for line in evidence) + "\n" + yaml.dump(values)
     with disk_errors(path, "write", "--out FILE"):
         path.parent.mkdir(parents=True, exist_ok=True)
         others = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
         free = next(each for each in (path, *itertools.islice(others, 10_000)) if not each.exists())
         write_new(free, text.encode())
+    registry = get_registry()
+    put_beside(free, set_schema(registry, registry.env(config.env_name), registry.agent(config.agent_name)))
     return free
 
 

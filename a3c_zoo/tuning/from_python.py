@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a3c_zoo.cures import install_extra
-from a3c_zoo.display.displays import notebook_display
+from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import valid_name
@@ -16,7 +16,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
-from a3c_zoo.tuning.choices import MOST_BYTES, PRUNERS, SAMPLERS
+from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, PRUNERS, SAMPLERS
 from a3c_zoo.words import listed
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def tune(
     trials: int = 30,
     timeout_s: float | None = None,
     seeds: int = 2,
-    final_seeds: int = 7,
+    final_seeds: int | None = None,
     steps: int | None = None,
     episodes: int = 20,
     sampler: str = "tpe",
@@ -45,6 +45,7 @@ def tune(
     engine: str = DEFAULT_ENGINE,
     engine_options: Sequence[str] = (),
     watcher: TuningWatcher | None = None,
+    progress: bool | None = None,
 ) -> dict[str, Any] | None:
     """Searches for better hyperparameters, compares the result with the start, and writes it as a set.
 
@@ -56,31 +57,33 @@ def tune(
             overrides are `KEY=VALUE` texts.
         method: the same in one text, in place of these: `"NAME=AGENT:SET -o KEY=VALUE"`, as `compare` takes it.
         trials: of the study, in all. timeout_s: after this time no trial begins or goes on.
-        seeds: runs of each trial. final_seeds: runs of each method in the comparison.
+        seeds: runs of each trial. final_seeds: runs of each method in the comparison; by default 7.
         steps: agent steps of a whole run; by default the environment's budget, or 400,000.
         episodes: of each evaluation. sampler: Optuna's, "tpe", "random" or "gp". pruner: "halving" or "none".
         study: its name; by default `ENV-AGENT`, or `ENV-NAME` with the name of a method.
         storage: where Optuna keeps it, see `a3c-zoo tune --storage`. out: the file of the set.
         engine, engine_options: what runs the trainings, and its settings: `KEY=VALUE` texts.
-        watcher: is told the progress; by default notebooks show it.
+        watcher: is told the progress. progress: as in `train`.
 
     Returns:
         The contents of `a3c-zoo tune --json`; None if other processes still train trials of the study.
 
     Raises:
-        ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call goes on.
+        ZooError: for an error of the caller, also if the study has ended with another file or number of final seeds.
+            KeyboardInterrupt: on Ctrl-C; the same call goes on.
     """
     refuse_unguarded()
     try:
         from a3c_zoo.tuning.studies import TuningStudy
-        from a3c_zoo.tuning.tune import make_settings, rehearse_study, study_name
+        from a3c_zoo.tuning.tune import make_settings, refuse_if_ended, rehearse_study, study_name
         from a3c_zoo.tuning.tune import tune as run_study
         from a3c_zoo.tuning.tuning_view import TuningView
     except ImportError as error:
         raise ZooError(f"tune needs Optuna ({error}): {install_extra('tune')}") from error
     _refuse_others("sampler", sampler, SAMPLERS)
     _refuse_others("pruner", pruner, PRUNERS)
-    counts = {"trials": trials, "seeds": seeds, "final_seeds": final_seeds, "episodes": episodes}
+    last_seeds = FINAL_SEEDS if final_seeds is None else final_seeds
+    counts = {"trials": trials, "seeds": seeds, "final_seeds": last_seeds, "episodes": episodes}
     if small := [name for name, count in counts.items() if count < 1]:
         raise ZooError(f"{listed(small)}: give 1 or more")
     settings = make_settings(
@@ -97,16 +100,24 @@ def tune(
     )
     name = valid_name(study or study_name(settings, method), "--study", MOST_BYTES)
     check_main()
-    options: dict[str, Any] = {"trials": trials, "timeout_s": timeout_s, "final_seeds": final_seeds}
+    options: dict[str, Any] = {"trials": trials, "timeout_s": timeout_s, "final_seeds": last_seeds}
     file = None if out is None else Path(out)
     with (
         open_engine(get_registry(), engine, engine_options) as opened,
-        closing(notebook_display()) as display,
+        closing(display_of_python(progress, watcher, "watcher")) as display,
     ):
         made = TuningStudy(name, storage, Path(runs_dir), settings)
+        refuse_if_ended(made, trials, timeout_s, final_seeds, file, _argument_text)
         view = watcher or TuningView(trials, settings.steps, display, opened.slots)
         rehearse_study(made, opened, view.message, out=file, **options)
         return run_study(made, opened, view, out=file, **options)
+
+
+def _argument_text(name: str, value: object) -> str:
+    """An argument as a call has it: `final_seeds=7`, or `final_seeds` without a value."""
+    if value is None:
+        return name
+    return f"{name}={value}"
 
 
 def _refuse_others(name: str, value: str, values: Sequence[str]) -> None:

@@ -19,8 +19,9 @@ from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ConfigError, ZooError
-from a3c_zoo.files import refuse_place
-from a3c_zoo.plugins.registry import find_typed_module, get_registry
+from a3c_zoo.files import absolute, refuse_place
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
 from a3c_zoo.runs.signals import stop_on_signals
 from a3c_zoo.tuning.contenders import REDUCTION, Contender
@@ -36,6 +37,7 @@ from a3c_zoo.tuning.finale import (
 from a3c_zoo.tuning.racing import TUNING_SEEDS, Race, TuningWatcher, method_of, rungs_of
 from a3c_zoo.tuning.storages import storage_errors
 from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
+from a3c_zoo.words import listed
 
 #: Agent steps of a whole run on an environment without a budget of its own.
 USUAL_STEPS: Final = 400_000
@@ -61,8 +63,8 @@ def make_settings(
         ZooError: something of the method is given twice, or it cannot be read.
         ConfigError: it has no such set, or its agent has no such key.
     """
-    find_typed_module(env)
     registry = get_registry()
+    env = env_name(registry, env)
     entry = registry.env(env)
     if method:
         if agent or hyperparams or overrides:
@@ -99,6 +101,51 @@ def study_name(settings: StudySettings, method: str = "") -> str:
     if method:
         label = parsed_method(get_registry(), method).given_name or label
     return f"{settings.env}-{label}".replace(":", "_").replace("/", "_")
+
+
+def refuse_if_ended(
+    study: TuningStudy,
+    trials: int,
+    timeout_s: float | None,
+    final_seeds: int | None,
+    out: Path | None,
+    named: Callable[[str, object], str],
+) -> None:
+    """Refuses what comes too late, because the study has its search, comparison and set already.
+
+    Args:
+        trials, timeout_s: see `tune`. final_seeds, out: None if the user gave none.
+        named: the words for an argument and its value, or for the argument alone if the value is None.
+
+    Raises:
+        ZooError: one of them differs from that with which the study has ended.
+    """
+    with storage_errors(f"--storage {study.where}"):
+        ended = study.attribute(RESULT)
+    if not ended:
+        return
+    if not has_searched(ended, trials, timeout_s):
+        return
+    had_s = ended["timeout"]
+    late = []
+    wanted = max(ended["trials"], ended["wanted"])
+    if had_s is not None and timeout_s is not None and timeout_s > had_s:
+        late.append(named("timeout_s", f"{timeout_s:.10g}"))  # all trials have ended
+        had_s = None
+        wanted = ended["trials"]
+    if final_seeds is not None and final_seeds != ended["final_seeds"]:
+        late.append(named("final_seeds", final_seeds))
+    if out is not None and absolute(out) != absolute(Path(ended["file"])):
+        late.append(named("out", out))
+    if not late:
+        return
+    longer = ""
+    if had_s is not None and trials > ended["trials"]:
+        longer = f", a longer {named('timeout_s', None)}"
+    raise ZooError(
+        f"study '{study.name}' has ended, and its set is in {ended['file']}. Too late: {listed(late)}. "
+        f"Copy that file, or give {named('trials', wanted + 1)} or more{longer}, or another {named('study', None)}"
+    )
 
 
 def rehearse_study(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from a3c_zoo.processes.temporary_folder import PREFIX
 from benchmarks.chaos.trial import CHECKPOINT_EVERY_S, HUNG, WORKER_TIMEOUT_S, DamageError, Trial
 
 #: The size of the file system of a trial whose disk is filled.
@@ -112,7 +113,7 @@ def kill_fork_server(trial: Trial) -> str:
 
 def remove_sockets(trial: Trial) -> str:
     """A cleaner of temporary files takes the folder with the fork server's socket; then a worker dies."""
-    folders = list(trial.temporary.glob("a3c-zoo-*"))
+    folders = list(trial.temporary.glob(f"{PREFIX}*"))
     if not folders:
         raise DamageError("the fork server's folder is not where it is looked for")
     for folder in folders:

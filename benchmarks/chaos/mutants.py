@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "children end with their parent",
-        "processes/child.py",
+        "system.py",
         "fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)",
         "pass",
         kind="kill it in a hang",
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "what an environment has started ends with its worker",
         "processes/child.py",
-        "self.process.kill()  # does nothing to one that has ended\n        self.signal(signal.SIGKILL)",
+        "self.process.kill()  # does nothing to one that has ended\n        self.signal(KILL)",
         "self.process.kill()",
         kind="environment: program",
     ),

@@ -27,6 +27,7 @@ def zoo_envs() -> list[EnvEntry | EnvFamily]:
             resolve="a3c_zoo_envs.atari_family:resolve",
             description="any game whose ROM ale-py ships",
             examples=("atari:space_invaders", "atari:seaquest"),
+            recognise="a3c_zoo_envs.atari_family:recognise",
         ),
         EnvFamily(
             prefix="gym",
@@ -34,5 +35,6 @@ def zoo_envs() -> list[EnvEntry | EnvFamily]:
             description="any environment registered with Gymnasium, by its id",
             variant="a3c_zoo_envs.gym_family:variant",
             examples=("gym:Acrobot-v1", "gym:my_package:Maze-v0"),
+            recognise="a3c_zoo_envs.gym_family:recognise",
         ),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 from a3c_zoo import EnvEntry, ZooError
@@ -20,10 +21,25 @@ def game_of(env_id: str) -> str | None:
 
     ale-py is not imported: it would register its ids, and the next look would find what this one did not.
     """
-    spec, name = importlib.util.find_spec("ale_py"), AROUND_GAMES.sub("", env_id)
+    name = AROUND_GAMES.sub("", env_id)
+    return next((f"atari:{rom}" for rom in _roms() if pascal_case(rom) == name), None)
+
+
+def _roms() -> list[str]:
+    spec = importlib.util.find_spec("ale_py")
     folders = (spec and spec.submodule_search_locations) or ()
-    roms = sorted(file.stem for folder in folders for file in Path(folder).glob("roms/*.bin"))
-    return next((f"atari:{rom}" for rom in roms if pascal_case(rom) == name), None)
+    return sorted(file.stem for folder in folders for file in Path(folder).glob("roms/*.bin"))
+
+
+#: `ALE/Pong-v5`, `PongNoFrameskip-v4`, `pong-v0`. Ids that end otherwise are no games: `Blackjack-v1` is cards.
+_IDS = re.compile(r"(?:ALE/)?(\w+?)(?:NoFrameskip|Deterministic)?-v[045]", re.IGNORECASE)
+
+
+def recognise(name: str) -> str | None:
+    """Returns `atari:ROM` for an id of Gymnasium or a game's name, in any letter case; None for another name."""
+    match = _IDS.fullmatch(name)
+    game = (match[1] if match else name).casefold().replace("_", "")
+    return next((f"atari:{rom}" for rom in _roms() if rom.replace("_", "") == game), None)
 
 
 def atari_entry(

@@ -69,6 +69,26 @@ def resolve(env_id: str) -> EnvEntry:
     )
 
 
+def recognise(name: str) -> str | None:
+    """Returns `gym:ID` for a registered id in any letter case, or without its version: then the newest; else None.
+
+    The games of `atari:` are left to that family. No module is imported for a name.
+    """
+    import gymnasium
+
+    wanted = name.casefold()
+    specs = [spec for spec in gymnasium.registry.values() if not str(spec.entry_point).startswith("ale_py")]
+    named = [spec.id for spec in specs if spec.id.casefold() == wanted]
+    versions = {
+        spec.version: spec.id
+        for spec in specs
+        if spec.version is not None and spec.namespace is None and spec.name.casefold() == wanted
+    }
+    if not named and versions:
+        named = [versions[max(versions)]]
+    return f"gym:{named[0]}" if named else None
+
+
 def variant(env_id: str, kwargs: Mapping[str, Any]) -> str:
     """Returns the variant of an id whose environment is made with these arguments; see `resolve`."""
     return _variant(env_id.rpartition(":")[2], kwargs)

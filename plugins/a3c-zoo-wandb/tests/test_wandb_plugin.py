@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ import pytest
 from a3c_zoo.records import EvaluatorResult, Progress
 from a3c_zoo.testing import plugin_distribution
 
-from a3c_zoo_wandb.config import WandbConfig
+from a3c_zoo_wandb.config import MlflowConfig, TrackioConfig, WandbConfig
 from a3c_zoo_wandb.plugin import zoo_hooks
+from a3c_zoo_wandb.points import known_id
 
 QUICK = ("--steps", "2000", "--serial", "-o", "run.stop_when_solved=false")
 #: Whatever the account of the user is, these tests have none.
@@ -47,14 +50,89 @@ def test_the_entry_point_names_the_plugin() -> None:
 
 def test_the_readme_lists_every_key() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text()
-    assert all(f"| `plugins.wandb.{key}` |" in readme for key in WandbConfig.model_fields)
+    for name, model in (("wandb", WandbConfig), ("trackio", TrackioConfig), ("mlflow", MlflowConfig)):
+        assert all(f"| `plugins.{name}.{key}` |" in readme for key in model.model_fields)
 
 
 def test_listing_imports_nothing_heavy() -> None:
-    program = "import sys, a3c_zoo_wandb.plugin, a3c_zoo_wandb.config\nprint(*{'wandb', 'torch'} & sys.modules.keys())"
+    heavy = "{'wandb', 'trackio', 'mlflow', 'torch'}"
+    program = f"import sys, a3c_zoo_wandb.plugin, a3c_zoo_wandb.config\nprint(*{heavy} & sys.modules.keys())"
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
     assert result.stdout.split() == []
+
+
+def test_an_id_of_a_strangers_run_is_no_path(tmp_path: Path) -> None:
+    for text, expected in (("abc-1\n", "abc-1"), ("../../etc/passwd", None), ("", None), ("a" * 999, None)):
+        (tmp_path / "id").write_text(text)
+        assert known_id(tmp_path / "id") == expected
+    assert known_id(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize("name", ["trackio", "mlflow"])
+def test_a_tracker_that_is_not_installed(name: str, tmp_path: Path) -> None:
+    """One line before anything is trained."""
+    plugin_distribution(tmp_path / "installed", "wandb-plugin", "from a3c_zoo_wandb.plugin import zoo_hooks\n")
+    (tmp_path / "installed" / f"{name}.py").write_text("raise ImportError('no such thing')\n")
+    ended = train(tmp_path, "cartpole", *QUICK, "-o", f"plugins.{name}.enabled=true")
+    assert ended.returncode == 2, ended.stderr
+    assert f"is not installed (no such thing): pip install {name}" in ended.stderr
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def sqlite_rows(file: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(file)) as database:
+        return database.execute(query).fetchall()
+
+
+def test_mlflow_has_one_run_of_a_run_and_its_resume(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow", reason="MLflow is not installed: make plugin-requirements")
+    pytest.importorskip("sqlalchemy", reason="MLflow keeps runs with it")
+    options = ("-o", "plugins.mlflow.experiment=balance", "-o", "plugins.mlflow.tracking_uri=sqlite:///m.db")
+    ended = train(tmp_path, "cartpole", *QUICK, *options, "--name", "one")
+    assert ended.returncode == 0, ended.stderr
+    assert "mlflow" not in ended.stdout + ended.stderr
+    assert not (tmp_path / "runs/one/events.jsonl").exists()  # nothing has failed
+    ended = train(tmp_path, "--resume", "one", "--steps", "3000")
+    assert ended.returncode == 0, ended.stderr
+    assert not (tmp_path / "runs/one/events.jsonl").exists()
+    database = tmp_path / "m.db"
+    assert sqlite_rows(database, "select name, status from runs") == [("one", "FINISHED")]
+    points = dict(sqlite_rows(database, "select key, max(step) from metrics group by key"))
+    steps = json.loads((tmp_path / "runs/one/outcome.json").read_text())["steps"]
+    assert {points["episode/return_mean_100"], points["final/steps"]} == {steps}
+    assert "train/entropy" in points
+    settings = dict(sqlite_rows(database, "select key, value from params"))
+    assert settings["env_name"] == "cartpole"
+    assert settings["agent.n_steps"] == "5"
+
+
+def test_an_mlflow_that_is_away_stops_no_training(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow", reason="MLflow is not installed: make plugin-requirements")
+    options = ("-o", "plugins.mlflow.tracking_uri=http://127.0.0.1:9", "--name", "one")
+    ended = train(tmp_path, "cartpole", *QUICK, *options, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
+    assert ended.returncode == 0, ended.stderr
+    events = [json.loads(line) for line in (tmp_path / "runs/one/events.jsonl").read_text().splitlines()]
+    assert [event["kind"] for event in events] == ["hook_failed"]
+    assert "run hook 'mlflow' of plugin" in events[0]["text"]
+
+
+def test_trackio_has_one_run_of_a_run_and_its_resume(tmp_path: Path) -> None:
+    pytest.importorskip("trackio", reason="Trackio is not installed: make plugin-requirements")
+    options = ("-o", "plugins.trackio.project=balance", "-o", "plugins.trackio.every_s=0", "--name", "one")
+    place = {"TRACKIO_DIR": str(tmp_path / "trackio")}
+    ended = train(tmp_path, "cartpole", *QUICK, *options, **place)
+    assert ended.returncode == 0, ended.stderr
+    assert "Trackio" not in ended.stdout + ended.stderr
+    ended = train(tmp_path, "--resume", "one", "--steps", "3000", **place)
+    assert ended.returncode == 0, ended.stderr
+    assert not (tmp_path / "runs/one/events.jsonl").exists()  # nothing has failed
+    rows = sqlite_rows(tmp_path / "trackio/balance.db", "select run_name, step, metrics from metrics")
+    assert {name for name, _, _ in rows} == {"one"}
+    points = [json.loads(values) for _, _, values in rows]
+    steps = json.loads((tmp_path / "runs/one/outcome.json").read_text())["steps"]
+    assert max(values.get("final/steps", 0) for values in points) == steps
+    assert any("episode/return_mean_100" in values and "train/entropy" in values for values in points)
 
 
 class TestWithWandb:
@@ -107,7 +185,8 @@ class TestWithWandb:
         assert "run hook 'wandb' of plugin" in events[0]["text"]
 
     def test_a_point(self) -> None:
-        from a3c_zoo_wandb.logger import last_id, point
+        from a3c_zoo_wandb.logger import last_id
+        from a3c_zoo_wandb.points import point
 
         played = EvaluatorResult(step=40, greedy_return=3.0, sampled_return=2.0, best_return=2.0, best_step=40)
         progress = Progress(50, 5, 2, 0.5, 100.0, None, None, 0, {"entropy": 0.6}, played)

@@ -11,6 +11,7 @@ from a3c_zoo import ZooError, hookimpl
 from a3c_zoo.records import Outcome, Progress, RunInfo
 
 from a3c_zoo_wandb.config import WandbConfig
+from a3c_zoo_wandb.points import final_figures, point
 
 
 class WandbLogger:
@@ -64,30 +65,8 @@ class WandbLogger:
             return
         if self._newest is not None:
             self._run.log(point(self._newest))
-        names = ("reason", "detail", "solved", "steps", "episodes", "updates", "training_s", "mean_return_100")
-        figures = {name: getattr(outcome, name) for name in names}
-        if outcome.last_evaluation:
-            figures["evaluation/mean_return"] = outcome.last_evaluation.mean_return
-        self._run.summary.update(figures)
+        self._run.summary.update(final_figures(outcome))
         self._run.finish(exit_code=int(outcome.reason == "error"))
-
-
-def point(progress: Progress) -> dict[str, float]:
-    """One point of each curve, with the names that TensorBoard shows."""
-    values = {
-        "steps": progress.steps,
-        "episodes": progress.episodes,
-        "updates": progress.updates,
-        "training_s": progress.training_s,
-        "speed/steps_per_s": progress.steps_per_s,
-        "episode/return_mean_100": progress.mean_return_100,
-        "episode/length_mean_100": progress.mean_length_100,
-        **{f"train/{name}": value for name, value in progress.metrics.items()},
-    }
-    if progress.evaluator:
-        values["eval/return_mean_greedy"] = progress.evaluator.greedy_return
-        values["eval/return_mean_sampled"] = progress.evaluator.sampled_return
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def last_id(folder: Path) -> str | None:

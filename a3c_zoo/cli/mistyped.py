@@ -1,0 +1,117 @@
+"""What a command line has that no command takes: other programs' options, and values that a blank has torn apart."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+import click
+
+from a3c_zoo.errors import ZooError, did_you_mean
+from a3c_zoo.synonyms import keys_for, option_cure, value_for
+
+#: What looks like a value and like no environment: a number, a list, a word of YAML.
+_VALUE = re.compile(r"[-+]?[\d.][\w.+-]*|[\[{].*|true|false|null|auto", re.IGNORECASE)
+_BRACKETS = {"[": "]", "{": "}", "(": ")"}
+
+
+def unknown_option(option: str, given: Sequence[str], ctx: click.Context) -> str:
+    """The error for an option that a command does not have, with what to type.
+
+    Args:
+        option: as click names it. given: the whole command line. ctx: that of the command.
+    """
+    options = {name for param in ctx.command.params for name in param.opts if name.startswith("-")}
+    command = ctx.command_path.partition(" ")[2]
+    value = _value_of(option, given)
+    told = f"No such option '{option}'."
+    of_key = _key_cure(option, value, options, given)
+    of_option = option_cure(option, value, options, command, _agents())
+    # `--eval-episodes` of train is a key; `--episodes` is another thing there.
+    cure = of_key or of_option if "-o" in options else of_option or of_key
+    if cure:
+        return f"{told} {cure}"
+    near = did_you_mean(option, [name for name in options if name.startswith("--")])
+    return f"{told}{near} See: {ctx.command_path} --help"
+
+
+def _agents() -> list[str]:
+    from a3c_zoo.plugins.registry import get_registry
+
+    return [*get_registry().agents]
+
+
+def _value_of(option: str, given: Sequence[str]) -> str | None:
+    """The value that follows an option, behind a sign of equality or as the next word; None without one."""
+    for place, word in enumerate(given):
+        name, equals, value = word.partition("=")
+        if name != option and not (len(option) == 2 and name.startswith(option) and word[1:2] != "-"):
+            continue
+        if equals:
+            return value
+        if name != option:  # -n100
+            return name[2:]
+        following = given[place + 1] if place + 1 < len(given) else "-"
+        return None if following.startswith("-") else following
+    return None
+
+
+def _key_cure(option: str, value: str | None, options: set[str], given: Sequence[str]) -> str | None:
+    """What to type for an option that is a key of the configuration here; None if it is none."""
+    if not (keys := keys_for(option)):
+        return None
+    from a3c_zoo.config.models import TRAIN_OPTIONS
+
+    is_library = any(word.startswith(("sb3-", "recurrent-")) for word in given)
+    key = keys[-1] if is_library else keys[0]
+    text = value_for(option, value) or "VALUE"
+    section, _, name = key.partition(".")
+    own = TRAIN_OPTIONS[name].name if section == "run" and name in TRAIN_OPTIONS else None
+    if own in options:
+        unit = "s" if name.endswith("_s") and text[-1:].isdecimal() else ""
+        return f"Type: {own} {shlex.quote(text + unit)}"
+    if "-o" in options:
+        return f"Type: -o {shlex.quote(f'{key}={text}')}"
+    return None
+
+
+def refuse_torn_values(given: Sequence[str]) -> None:
+    """Raises ZooError for a value of `-o` that blanks have torn apart: `-o n_steps = 5`, `-o sizes=[64, 64]`."""
+    for place, text in _overrides(given):
+        rest = given[place + 1 :]
+        joined = _joined(text, rest)
+        if joined is not None:
+            shown = shlex.join([text, *rest[: joined[1]]])
+            cure = f"Type: -o {shlex.quote(joined[0])}"
+            raise ZooError(f"-o {shown}: blanks have torn the value apart. {cure}")
+
+
+def _overrides(given: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Place and text of each `KEY=VALUE` behind `-o`."""
+    for place, word in enumerate(given):
+        if word == "--":
+            return
+        if word == "-o" and place + 1 < len(given):
+            yield place + 1, given[place + 1]
+
+
+def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:
+    """The value as it was meant, and how many of the following words belong to it; None if it is whole."""
+    following = rest[0] if rest else "-"
+    words = 0
+    if following == "=" and len(rest) > 1:
+        text, words = f"{text}={rest[1]}", 2
+    elif following.startswith("=") or (text.endswith("=") and not following.startswith("-")):
+        text, words = f"{text}{following}", 1
+    elif "=" not in text and _VALUE.fullmatch(following):
+        text, words = f"{text}={following}", 1
+    while _is_open(text) and words < len(rest):
+        text, words = f"{text}{rest[words]}", words + 1
+    return (text, words) if words else None
+
+
+def _is_open(text: str) -> bool:
+    """Whether a bracket of a value is not closed."""
+    _, _, value = text.partition("=")
+    return any(value.count(left) > value.count(right) for left, right in _BRACKETS.items())

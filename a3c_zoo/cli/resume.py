@@ -1,0 +1,83 @@
+"""`a3c-zoo resume`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from a3c_zoo.cli.common import complete_run, is_typed, kept_runs_option, together, trust_option
+from a3c_zoo.cli.train import output_options, print_failure, run_option, train
+from a3c_zoo.config.models import TRAIN_OPTIONS
+from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+
+#: Ends after which a run goes on without another limit.
+CUT_SHORT = ("died", "interrupted", "error")
+#: Ends by a budget, and the option that gives a larger one.
+SPENT = {"steps": "steps", "episodes": "episodes", "time-limit": "time_limit_s"}
+
+
+@click.command(epilog="Example: a3c-zoo resume")
+@click.argument("run", required=False, metavar="[RUN]", shell_complete=complete_run)
+@together(*(run_option(key) for key, option in TRAIN_OPTIONS.items() if option.on_resume))
+@click.option(
+    "--checkpoint",
+    metavar="STEP|best",
+    help="The checkpoint to go on from; later ones are moved aside.  [default: the newest]",
+)
+@kept_runs_option
+@trust_option
+@output_options
+def command(run: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
+    """Go on with RUN, as `a3c-zoo train --resume RUN` does.
+
+    Without RUN: with the newest run that was interrupted, was killed or failed. With a larger limit also with one that
+    has spent its own. Limits count from the start of the run, and those given before stay.
+    """
+    if run is None:
+        try:
+            run = str(_newest(options["runs_dir"]))
+        except ZooError as error:
+            if as_json:
+                print_failure(None, error)
+            raise
+        click.echo(printable(f"Going on with {run}"), err=True)
+    return train(None, quiet, as_json, resume=run, **options)
+
+
+def _newest(runs_dir: Path) -> Path:
+    """The newest run that can go on. Raises ZooError if there is none."""
+    from a3c_zoo.store.directory import run_argument
+    from a3c_zoo.store.run import list_runs
+
+    spent = None
+    for run in reversed(list_runs(runs_dir)):
+        if run.solved or not _has_checkpoint(run.path):
+            continue
+        is_spent = run.status in SPENT
+        if run.status in CUT_SHORT or (is_spent and is_typed(SPENT[run.status])):
+            return run.path
+        if is_spent and spent is None:
+            spent = run
+    text = f"nothing to resume: no run in {runs_dir} was interrupted, was killed or failed with a checkpoint"
+    if spent:
+        more = f"--{spent.status} {'1h' if spent.status == 'time-limit' else f'{2 * (spent.steps or 1)}'}"
+        if spent.status == "episodes":
+            more = "--episodes N"
+        text += (
+            f". The newest run has spent its budget. More: a3c-zoo resume {run_argument(spent.path)} {more}"
+        )
+    raise ZooError(text)
+
+
+def _has_checkpoint(path: Path) -> bool:
+    from a3c_zoo.store.checkpoints import checkpoint_steps
+    from a3c_zoo.store.directory import PULLED
+    from a3c_zoo.store.run import Run
+
+    run = Run(path)
+    with suppress(RunDirectoryError):
+        return not (path / PULLED).exists() and bool(checkpoint_steps(run) or run.best_file.exists())
+    return False

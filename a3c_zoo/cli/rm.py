@@ -1,0 +1,127 @@
+"""`a3c-zoo rm`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from a3c_zoo.cli.common import complete_run, kept_runs_option
+from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.store.directory import disk_errors
+from a3c_zoo.store.run import Run, find_run, list_runs
+from a3c_zoo.words import counted
+
+#: How a run has ended that failed: with an error, or with its process.
+FAILED = ("died", "error")
+#: What a run directory has; the rest is somebody's.
+OF_A_RUN = {
+    "checkpoints",
+    "config.yml",
+    "evaluations.csv",
+    "evaluations.json",
+    "evaluations.npz",
+    "evaluator.log",
+    "events.jsonl",
+    "films",
+    "looks.jsonl",
+    "meta.json",
+    "monitor.csv",
+    "outcome.json",
+    "parameters.safetensors",
+    "pulled.json",
+    "run.lock",
+    "solved.json",
+    "tensorboard",
+    "timing.json",
+}
+
+
+@click.command(epilog="Example: a3c-zoo rm cartpole-a3c-s1-20260101-120000")
+@click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
+@kept_runs_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(runs: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
+    """Remove run directories: RUN, or without RUN those that ended with an error or were killed.
+
+    It shows what it is going to remove, and asks. A run that is still running stays. No link is followed.
+    """
+    chosen = [_named(run, runs_dir) for run in runs] if runs else _failed(runs_dir)
+    if not chosen:
+        click.echo(f"No run in {printable(str(runs_dir))} has failed.", err=True)
+        return
+    chosen = list({run.home: run for run in chosen}.values())
+    what = counted(len(chosen), "runs")
+    for run in chosen:
+        click.echo(printable(_line(run)))
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ZooError(f"{what} would be removed, and there is no terminal to ask: give --yes")
+        click.confirm(f"Remove {what}?", default=False, abort=True)
+    for run in chosen:
+        _remove(run)
+    click.echo(f"Removed {what}.")
+
+
+def _named(name: str, runs_dir: Path) -> Run:
+    """The run of this name. Raises RunDirectoryError for a link, what is no run directory, and a run that lives."""
+    run = find_run(name, runs_dir)
+    _refuse(run)
+    return run
+
+
+def _failed(runs_dir: Path) -> list[Run]:
+    found = [run for run in list_runs(runs_dir) if run.status in FAILED and not run.path.is_symlink()]
+    return [Run(run.path) for run in found]
+
+
+def _refuse(run: Run) -> None:
+    if os.path.islink(run.home):
+        raise RunDirectoryError(f"{run.path} is a link, and links are not followed: name the folder itself")
+    run.meta  # noqa: B018 - raises unless it is a run directory
+    if run.is_alive:
+        raise RunDirectoryError(f"run {run.home.name} is still running; stop it first")
+
+
+def _line(run: Run) -> str:
+    """What is removed: the run's path, how it ended, how long it trained, its size, and what is not a run's."""
+    summary = run.summary
+    steps = "no steps" if not summary.steps else f"{summary.steps:,} steps"
+    if summary.steps is None and any(run.checkpoints.glob("[!.]*.pt")):
+        steps = "has checkpoints"
+    others = sorted({path.name for path in run.home.iterdir()} - OF_A_RUN)
+    also = f", also {', '.join(others[:5])}{' …' * (len(others) > 5)}" if others else ""
+    return f"{run.path}  {summary.status}, {steps}, {_mib(run.home):,.1f} MiB{also}"
+
+
+def _mib(folder: Path) -> float:
+    sizes = (
+        os.lstat(os.path.join(parent, name)).st_size
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if os.path.lexists(os.path.join(parent, name))
+    )
+    return sum(sizes) / (1 << 20)
+
+
+def _remove(run: Run) -> None:
+    """Removes a run directory. If it is interrupted, the rest is a run directory still, and can be removed."""
+    if not shutil.rmtree.avoids_symlink_attacks:
+        raise ZooError("this system cannot remove folders without following links; remove the run by hand")
+    _refuse(Run(run.path))  # somebody may have gone on with it since the question
+    run.lock()
+    try:
+        with disk_errors(run.path, "remove", "and look at its permissions"):
+            for path in run.home.iterdir():
+                if path.name in ("meta.json", "run.lock"):
+                    continue
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            shutil.rmtree(run.home)
+    finally:
+        run.unlock()

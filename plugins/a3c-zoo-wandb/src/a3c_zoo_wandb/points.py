@@ -1,0 +1,50 @@
+"""What all trackers get of a run: a point of each curve, and the figures of its end. It imports no tracker."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from a3c_zoo.records import Outcome, Progress
+
+#: What trackers make their ids of.
+_ID = re.compile(r"[\w.-]{1,200}")
+
+
+def point(progress: Progress) -> dict[str, float]:
+    """One point of each curve, with the names that TensorBoard shows."""
+    values = {
+        "steps": progress.steps,
+        "episodes": progress.episodes,
+        "updates": progress.updates,
+        "training_s": progress.training_s,
+        "speed/steps_per_s": progress.steps_per_s,
+        "episode/return_mean_100": progress.mean_return_100,
+        "episode/length_mean_100": progress.mean_length_100,
+        **{f"train/{name}": value for name, value in progress.metrics.items()},
+    }
+    if progress.evaluator:
+        values["eval/return_mean_greedy"] = progress.evaluator.greedy_return
+        values["eval/return_mean_sampled"] = progress.evaluator.sampled_return
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def final_figures(outcome: Outcome) -> dict[str, Any]:
+    """How a run ended: numbers, truth values and texts by name."""
+    names = ("reason", "detail", "solved", "steps", "episodes", "updates", "training_s", "mean_return_100")
+    figures = {name: getattr(outcome, name) for name in names}
+    if outcome.last_evaluation:
+        figures["evaluation/mean_return"] = outcome.last_evaluation.mean_return
+    return figures
+
+
+def known_id(file: Path) -> str | None:
+    """The id of the run of a tracker, in a file of the run directory; None without one."""
+    try:
+        text = file.read_text(encoding="utf-8")[:1000].strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if _ID.fullmatch(text):
+        return text
+    return None

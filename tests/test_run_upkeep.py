@@ -1,0 +1,322 @@
+"""`resume`, `rm`, `tensorboard`, `train --dry-run`; and runs that end before they begin."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import urllib.request
+from pathlib import Path
+
+import click
+import pytest
+
+import a3c_zoo
+from a3c_zoo.runs import train as train_module
+from a3c_zoo.store.checkpoints import checkpoint_steps
+from a3c_zoo.store.run import Run
+from tests.toys_runs import Running, command_line
+from tests.waits import LIMIT_S, wait_until
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def trained(name: str, steps: int = 200, reason: str | None = None, started: str | None = None) -> Run:
+    """Trains a run. reason: as if it had ended so; "died": without an outcome. started: the time in its meta.json."""
+    a3c_zoo.train("cartpole", serial=True, steps=steps, name=name)
+    folder = Path("runs") / name
+    if started is not None:
+        meta = json.loads((folder / "meta.json").read_text())
+        (folder / "meta.json").write_text(json.dumps(meta | {"started": started}))
+    if reason == "died":
+        (folder / "outcome.json").unlink()
+    elif reason is not None:
+        outcome = json.loads((folder / "outcome.json").read_text())
+        (folder / "outcome.json").write_text(json.dumps(outcome | {"reason": reason}))
+    return Run(folder)
+
+
+def said(capsys: Captured, *words: object, status: int = 0) -> str:
+    assert command_line(*words) == status
+    return capsys.readouterr().err
+
+
+# resume
+
+
+@pytest.mark.parametrize("reason", ["died", "interrupted", "error"])
+def test_resume_goes_on_with_the_newest_that_was_cut_short(reason: str, capsys: Captured) -> None:
+    trained("old", reason="interrupted", started="2026-01-01T00:00:00+0000")
+    trained("new", reason=reason, started="2026-01-02T00:00:00+0000")
+    trained("newest", started="2026-01-03T00:00:00+0000")  # it has spent its budget
+    assert said(capsys, "resume", "--quiet", "--steps", "1k").startswith("Going on with runs/newest\n")
+    for name in ("newest", "old"):
+        assert command_line("rm", name, "--yes") == 0
+    capsys.readouterr()
+    assert said(capsys, "resume", "--quiet", "--steps", "1k") == "Going on with runs/new\n"
+    outcome = Run(Path("runs/new")).outcome
+    assert outcome is not None
+    assert (outcome.reason, outcome.steps >= 1000) == ("steps", True)
+
+
+def test_resume_of_a_named_run(capsys: Captured) -> None:
+    trained("x")
+    trained("y")
+    assert said(capsys, "resume", "x", "--steps", "600", "--quiet") == ""
+    outcomes = [Run(Path("runs") / name).outcome for name in ("x", "y")]
+    assert [outcome is not None and outcome.steps >= 600 for outcome in outcomes] == [True, False]
+
+
+def test_nothing_to_resume(capsys: Captured) -> None:
+    nothing = "Error: nothing to resume: no run in runs was interrupted, was killed or failed with a checkpoint"
+    assert said(capsys, "resume", status=2) == f"{nothing}\n"
+    assert command_line("resume", "--json") == 2
+    content = json.loads(capsys.readouterr().out)
+    assert (content["run"], content["reason"], f"Error: {content['detail']}") == (None, "error", nothing)
+    run = trained("x")
+    outcome = run.outcome
+    assert outcome is not None
+    more = f"The newest run has spent its budget. More: a3c-zoo resume runs/x --steps {2 * outcome.steps}"
+    line = said(capsys, "resume", status=2)
+    assert line == f"{nothing}. {more}\n"
+    cure = line.partition("More: a3c-zoo ")[2].split()
+    assert said(capsys, *cure, "--quiet") == ""
+    assert "no run 'z' here" in said(capsys, "resume", "z", status=2)
+
+
+def test_a_run_that_is_running_or_has_no_checkpoint_is_not_resumed(capsys: Captured) -> None:
+    running = trained("running", reason="died")
+    empty = trained("empty", reason="died")
+    for path in empty.checkpoints.iterdir():
+        path.unlink()
+    running.lock()
+    try:
+        assert "nothing to resume" in said(capsys, "resume", status=2)
+    finally:
+        running.unlock()
+
+
+# rm
+
+
+def test_rm_removes_the_failed_ones_after_a_question(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained("good")
+    trained("failed", reason="error")
+    trained("killed", reason="died")
+    (Path("runs/killed") / "notes.txt").write_text("mine")
+    assert "2 runs would be removed, and there is no terminal to ask: give --yes" in said(capsys, "rm", status=2)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    asked: list[str] = []
+
+    def answer(text: str, **options: object) -> None:
+        asked.append(text)
+        raise click.Abort
+
+    monkeypatch.setattr(click, "confirm", answer)
+    assert command_line("rm") == 130
+    shown = capsys.readouterr().out
+    assert asked == ["Remove 2 runs?"]
+    assert re.search(r"^runs/failed  error, [\d,]+ steps, [\d.]+ MiB$", shown, re.MULTILINE)
+    assert re.search(r"^runs/killed  died, has checkpoints, [\d.]+ MiB, also notes.txt$", shown, re.MULTILINE)
+    assert sorted(os.listdir("runs")) == ["failed", "good", "killed"]
+    assert command_line("rm", "--yes") == 0
+    assert capsys.readouterr().out.endswith("Removed 2 runs.\n")
+    assert os.listdir("runs") == ["good"]
+    assert said(capsys, "rm", "--yes") == "No run in runs has failed.\n"
+
+
+def test_rm_of_named_runs(capsys: Captured) -> None:
+    trained("a")
+    trained("b")
+    assert command_line("rm", "a", "runs/a", "--yes") == 0
+    assert capsys.readouterr().out.endswith("Removed 1 run.\n")
+    assert os.listdir("runs") == ["b"]
+
+
+def test_rm_leaves_a_run_that_is_running_and_all_others(capsys: Captured) -> None:
+    running = trained("x")
+    trained("y")
+    running.lock()
+    try:
+        assert said(capsys, "rm", "y", "x", "--yes", status=2) == "Error: run x is still running; stop it first\n"
+    finally:
+        running.unlock()
+    assert sorted(os.listdir("runs")) == ["x", "y"]
+
+
+def test_rm_follows_no_link(tmp_path: Path, capsys: Captured) -> None:
+    trained("x", reason="error")
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/file").write_text("mine")
+    os.symlink(tmp_path / "precious", "runs/x/mine")
+    os.symlink(tmp_path / "runs/x", "runs/link")
+    line = "Error: runs/link is a link, and links are not followed: name the folder itself\n"
+    assert said(capsys, "rm", "link", "--yes", status=2) == line
+    assert said(capsys, "rm", "runs/link/", "--yes", status=2) == line
+    assert command_line("rm", "--yes") == 0
+    assert (tmp_path / "precious/file").read_text() == "mine"
+    assert os.listdir("runs") == ["link"]
+
+
+@pytest.mark.parametrize(
+    ("meta", "says"),
+    [
+        (None, "no run 'thesis' here or in runs"),
+        ("{}", "is no run directory: meta.json cannot be read"),
+        ("no JSON", "is no run directory: meta.json cannot be read"),
+        ('{"format": 1}', "is damaged: it has no env"),
+    ],
+)
+def test_rm_removes_run_directories_alone(meta: str | None, says: str, capsys: Captured) -> None:
+    Path("runs/thesis").mkdir(parents=True)
+    Path("runs/thesis/text").write_text("mine")
+    if meta is not None:
+        Path("runs/thesis/meta.json").write_text(meta)
+    assert says in said(capsys, "rm", "thesis", "--yes", status=2)
+    assert said(capsys, "rm", "--yes") == "No run in runs has failed.\n"
+    assert Path("runs/thesis/text").read_text() == "mine"
+
+
+def test_what_rm_leaves_after_ctrl_c_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained("x")
+    with monkeypatch.context() as patch:
+
+        def interrupted(path: Path) -> None:
+            raise KeyboardInterrupt
+
+        interrupted.avoids_symlink_attacks = True  # type: ignore[attr-defined]
+        patch.setattr(shutil, "rmtree", interrupted)
+        assert command_line("rm", "x", "--yes") == 130
+    assert command_line("rm", "x", "--yes") == 0
+    assert os.listdir("runs") == []
+
+
+# tensorboard
+
+
+def test_tensorboard_shows_the_runs_on_this_machine_alone(tmp_path: Path, capsys: Captured) -> None:
+    assert said(capsys, "tensorboard", status=2) == (
+        "Error: no run in runs: train one, a3c-zoo train cartpole, or name the folder: --runs-dir DIR\n"
+    )
+    trained("x")
+    with Running("tensorboard", "--port", "0", folder=tmp_path) as server:
+        wait_until(lambda: "http://" in server.stderr or server.process.poll() is not None)
+        address = re.search(r"http://127\.0\.0\.1:\d+/", server.stderr)
+        assert address is not None, server.stderr
+        with urllib.request.urlopen(f"{address[0]}data/runs", timeout=LIMIT_S) as answer:
+            assert json.load(answer) == ["x/tensorboard"]
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(LIMIT_S)
+
+
+# train --dry-run
+
+
+def test_a_dry_run_makes_no_directory(tmp_path: Path, capsys: Captured) -> None:
+    assert command_line("train", "cartpole", "--dry-run", "--workers", "2", "--steps", "1k", "-o", "gamma=0.9") == 0
+    assert capsys.readouterr().out == (
+        "Would train a3c on cartpole, seed 0, 2 workers\n"
+        "  budget        1,000 steps\n"
+        "  solved at     475.0, mean return of 100 episodes\n"
+        "  values        cartpole/a3c.yml, --steps, --workers, -o\n"
+        "  environments  16 for each worker\n"
+        "  network       mlp\n"
+        "Nothing was trained. To train it: a3c-zoo train cartpole --workers 2 --steps 1k -o gamma=0.9\n"
+    )
+    assert os.listdir() == []
+
+
+def test_a_dry_run_as_json(capsys: Captured) -> None:
+    assert command_line("train", "cartpole", "--dry-run", "--serial", "--json") == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (content["env_name"], content["agent"]["n_steps"], content["serial"]) == ("cartpole", 5, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["cartpole", "--resume", "x"], "--dry-run is for a new run: leave out --resume"),
+        (["cartpole", "--checkpoint", "best"], "--dry-run is for a new run: leave out --checkpoint"),
+        (["cartpole", "--name", "x"], "runs/x exists already; nothing is overwritten. Choose another --name"),
+        (["cartpole", "--trust"], "--trust is for a run that somebody else made"),
+        (["gym:FrozenLake-v1", "-o", "network.name=nature"], "network 'nature' takes image observations"),
+        (["gym:Pendulum-v1", "--agent", "sb3-dqn"], "agent 'sb3-dqn' acts in Discrete spaces"),
+    ],
+)
+def test_a_dry_run_finds_what_a_run_would(words: list[str], says: str, capsys: Captured) -> None:
+    Path("runs/x").mkdir(parents=True)
+    assert says in said(capsys, "train", *words, "--dry-run", "--serial", status=2)
+    assert os.listdir("runs") == ["x"]
+
+
+# Runs that end before they begin
+
+
+@pytest.mark.parametrize("runner", ["--serial", "--workers=1"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gym:FrozenLake-v1", "-o", "network.name=nature"],  # wrong spaces
+        ["gym:phys2d/CartPole-v1"],  # it needs jax
+    ],
+)
+def test_a_run_that_cannot_begin_leaves_nothing(words: list[str], runner: str, capsys: Captured) -> None:
+    said(capsys, "train", *words, runner, "--steps", "100", status=2)
+    assert not Path("runs").exists() or os.listdir("runs") == []
+
+
+def test_the_object_of_a_run_that_cannot_begin_names_no_directory(capsys: Captured) -> None:
+    words = ["train", "gym:FrozenLake-v1", "-o", "network.name=nature", "--serial", "--json"]
+    assert command_line(*words) == 2
+    assert json.loads(capsys.readouterr().out)["run"] is None
+
+
+def test_ctrl_c_before_the_first_figure_leaves_nothing(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_module, "_run_agent", interrupted)
+    assert command_line("train", "cartpole", "--serial") == 130
+    assert os.listdir("runs") == []
+
+
+@pytest.fixture
+def _slow(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import gymnasium, os, time\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Slow(CartPoleEnv):\n"
+        "    def __init__(self, render_mode=None):\n"
+        "        super().__init__()\n"
+        "        if os.path.exists('runs'):\n"
+        "            open('made', 'w').close()\n"
+        "            time.sleep(600)\n"
+    )
+
+
+@pytest.mark.usefixtures("_slow")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_workers_start_leaves_nothing(tmp_path: Path, number: int) -> None:
+    with Running("train", "slow.py", "--workers", "2", folder=tmp_path) as run:
+        wait_until(lambda: (tmp_path / "made").exists() or run.process.poll() is not None)
+        assert run.process.poll() is None, run.stderr
+        run.process.send_signal(number)
+        assert run.process.wait(LIMIT_S) == 130, run.stderr
+    assert os.listdir(tmp_path / "runs") == []
+
+
+def test_a_run_that_ctrl_c_ends_in_its_first_rollout_can_go_on(tmp_path: Path, capsys: Captured) -> None:
+    with Running("train", "cartpole", "--workers", "1", "--name", "x", folder=tmp_path) as run:
+        first = tmp_path / "runs/x/checkpoints/step-000000000000.pt"
+        wait_until(lambda: first.exists() or run.process.poll() is not None)
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(LIMIT_S) == 130, run.stderr
+    assert checkpoint_steps(Run(Path("runs/x")))
+    assert said(capsys, "resume", "--steps", "2k", "--quiet") == "Going on with runs/x\n"
