@@ -42,6 +42,7 @@ from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, as_batch, observation_spec
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, building, load_factory
 from a3c_zoo.plugins.variants import class_names
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
@@ -154,7 +155,8 @@ def probe_spaces(
 def _has_masks(env: VectorEnv[Any, Any, Any]) -> bool:
     """Whether an environment gives action masks, with the first episode or by a method."""
     try:
-        info = env.reset(seed=0)[1]
+        with kept_settings():
+            info = env.reset(seed=0)[1]
     except Exception:  # a worker resets it again, and raises the error
         info = {}
     return gives_masks(env, info)
