@@ -19,7 +19,7 @@ from a3c_zoo.testing import plugin_distribution
 
 from a3c_zoo_wandb.config import MlflowConfig, TrackioConfig, WandbConfig
 from a3c_zoo_wandb.plugin import zoo_hooks
-from a3c_zoo_wandb.points import known_id
+from a3c_zoo_wandb.points import keep_id, known_id
 
 QUICK = ("--steps", "2000", "--serial", "-o", "run.stop_when_solved=false")
 #: Whatever the account of the user is, these tests have none.
@@ -67,6 +67,16 @@ def test_an_id_of_a_strangers_run_is_no_path(tmp_path: Path) -> None:
         (tmp_path / "id").write_text(text)
         assert known_id(tmp_path / "id") == expected
     assert known_id(tmp_path / "nowhere") is None
+
+
+def test_an_id_is_neither_read_nor_written_through_a_link(tmp_path: Path) -> None:
+    mine, link, pipe = tmp_path / "mine", tmp_path / "link", tmp_path / "pipe"
+    mine.write_text("abc-1")
+    link.symlink_to(mine)
+    os.mkfifo(pipe)
+    assert (known_id(link), known_id(pipe)) == (None, None)
+    keep_id(link, "abc-2")
+    assert (mine.read_text(), known_id(link)) == ("abc-1", "abc-2")
 
 
 @pytest.mark.parametrize("name", ["trackio", "mlflow"])

@@ -11,7 +11,7 @@ from a3c_zoo import ZooError, hookimpl
 from a3c_zoo.records import Outcome, Progress, RunInfo
 
 from a3c_zoo_wandb.config import MlflowConfig
-from a3c_zoo_wandb.points import final_figures, known_id, point
+from a3c_zoo_wandb.points import final_figures, keep_id, known_id, point
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -66,7 +66,7 @@ class MlflowLogger:
         tags = {"a3c-zoo.env": run.env_name, "a3c-zoo.agent": run.agent_name}
         made = self._client.create_run(experiment_id, run_name=run.path.name, tags=tags)
         self._run_id = made.info.run_id
-        file.write_text(f"{self._run_id}\n", encoding="utf-8")
+        keep_id(file, self._run_id)
         self._log_settings(self._run_id, run.config.to_dict())
 
     def _log_settings(self, run_id: str, config: dict[str, Any]) -> None:

@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+from a3c_zoo.files import read_bytes, replace_file
 from a3c_zoo.records import Outcome, Progress
 
 #: What trackers make their ids of.
 _ID = re.compile(r"[\w.-]{1,200}")
+#: The most bytes of a file with an id.
+_MOST_BYTES = 1000
 
 
 def point(progress: Progress) -> dict[str, float]:
@@ -40,11 +43,19 @@ def final_figures(outcome: Outcome) -> dict[str, Any]:
 
 
 def known_id(file: Path) -> str | None:
-    """The id of the run of a tracker, in a file of the run directory; None without one."""
+    """The id of the run of a tracker, in a file of the run directory; None without one.
+
+    A stranger may have made the run: a link is not followed, and a FIFO is not waited for.
+    """
     try:
-        text = file.read_text(encoding="utf-8")[:1000].strip()
+        text = read_bytes(file, _MOST_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError):
         return None
     if _ID.fullmatch(text):
         return text
     return None
+
+
+def keep_id(file: Path, known: str) -> None:
+    """Writes the id of the run of a tracker. A link that lies there is replaced; where it leads, nothing changes."""
+    replace_file(file, f"{known}\n".encode())

@@ -11,7 +11,7 @@ from a3c_zoo import ZooError, hookimpl
 from a3c_zoo.records import Outcome, Progress, RunInfo
 
 from a3c_zoo_wandb.config import TrackioConfig
-from a3c_zoo_wandb.points import final_figures, known_id, point
+from a3c_zoo_wandb.points import final_figures, keep_id, known_id, point
 
 #: The file of the run directory that says that Trackio has the run: its name there.
 ID_FILE = "trackio-run-name"
@@ -52,7 +52,7 @@ class TrackioLogger:
                 auto_log_cpu=False,
                 auto_log_gpu=False,
             )
-        file.write_text(f"{self._run.name}\n", encoding="utf-8")
+        keep_id(file, self._run.name)
 
     @hookimpl
     def zoo_metrics(self, progress: Progress) -> None:
