@@ -7,6 +7,8 @@ $(error PYTHON=$(PYTHON) does not run; name another, as in `make test PYTHON=/us
 endif
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Type checkers read paths, and do not see the finder with which setuptools installs in editable mode.
+SHOW_SOURCES = printf '%s\n' "$(CURDIR)" "$(CURDIR)/envs" "$(CURDIR)/hyperparams" > .venv/lib/python$(VERSION)/site-packages/a3c_zoo_sources.pth
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
@@ -105,6 +107,7 @@ $(BIN)/python$(VERSION):
 
 .venv/.installed: pyproject.toml constraints.txt $(BIN)/python$(VERSION)
 	$(PIP) install --constraint constraints.txt --editable .
+	@$(SHOW_SOURCES)
 	@touch $@
 
 # With the extra, as users install it. The tests run the plugin's sources all the same: setup.cfg puts them first.
@@ -122,4 +125,5 @@ $(BIN)/python$(VERSION):
 
 .venv/.installed-dev: pyproject.toml constraints.txt $(BIN)/python$(VERSION)
 	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@$(SHOW_SOURCES)
 	@touch $@ .venv/.installed

@@ -5,6 +5,7 @@ They hold no tensors and know no processes, so every room, baseline and plugin c
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -245,6 +246,11 @@ class Policy(Protocol):
         deterministic: bool = False,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
         """Returns the actions for a batch of observations (or one), and the next recurrent state."""
+
+
+def takes_masks(policy: Policy) -> bool:
+    """Whether the `predict` of a policy has the parameter `action_masks`, as sb3-contrib's: bools `[N, A]`."""
+    return "action_masks" in inspect.signature(policy.predict).parameters
 
 
 @dataclass(frozen=True, slots=True)

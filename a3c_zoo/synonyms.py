@@ -74,7 +74,7 @@ _KEYS: Final[Mapping[tuple[str, ...], str]] = {
     ): "activation_fn activation_function nonlinearity fcnet_activation",
     ("network.recurrent",): "lstm gru rnn use_lstm use_rnn",
     ("network.recurrent_size",): "lstm_hidden_size lstm_size lstm_cell_size rnn_size",
-    ("network.name", "agent.policy"): "network model net",
+    ("network.name",): "network model net",
     ("optimizer.name",): "optimizer optim",
     ("optimizer.epsilon",): "eps adam_eps adam_epsilon rms_prop_eps rmsprop_eps",
     ("optimizer.schedule", "agent.learning_rate_schedule"): "anneal_lr lr_schedule lr_decay lr_anneal",
@@ -102,6 +102,9 @@ _VALUES: Final = {
     "normalize_reward": "auto",
     "normalize_rewards": "auto",
 }
+
+#: Commands with an environment among their arguments.
+_TAKE_ENVS: Final = ("train", "tune", "compare", "evaluate", "play", "export", "check", "show hyperparams")
 
 #: Option elsewhere → what to type here, the first whose option the command has. `{value}` is the value that was given.
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -178,6 +181,7 @@ _NEEDLESS: Final[Mapping[str, str]] = {
     "v": "the progress is shown; --quiet and --json show less",
     "no_cuda": "the default is --device cpu",
     "no_render": "nothing is drawn",
+    "policy": "the set chooses the network; others: a3c-zoo list networks",
     "save": "each run writes checkpoints",
     "save_model": "each run writes checkpoints",
     "log": "each run writes monitor.csv and TensorBoard's files",
@@ -328,6 +332,8 @@ def option_cure(
     for template in _OPTIONS.get(word, ()):
         first = template.partition(" ")[0]
         if first.startswith("-") and first not in options:
+            continue
+        if first == "{env}" and command not in _TAKE_ENVS:
             continue
         given = value or _placeholder(template)
         agent = agent_for(given, agents) or given

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from a3c_zoo.cli.main import cli
 from a3c_zoo.config import RunConfig, Section
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import load_object
@@ -40,7 +41,8 @@ def _command(command: click.Command, name: str) -> Iterator[str]:
         for child, sub in command.commands.items():
             yield from _command(sub, f"{name} {child}")
         return
-    context = click.Context(command, info_name=f"a3c-zoo {name}")
+    # click keeps the help option that a command gets first.
+    context = click.Context(command, info_name=f"a3c-zoo {name}", **cli.context_settings)
     usage = " ".join(command.collect_usage_pieces(context))
     help_text = "\n\n".join(map(_paragraph, inspect.cleandoc(command.help or "").split("\n\n")))
     # The group adds these to a command when it runs it; the page says so once.

@@ -150,13 +150,13 @@ def test_a_last_step_that_gymnasium_truncates_is_no_fault(kwargs: dict[str, Any]
     assert [each.check for each in findings.found] == ["flags"] * warnings
 
 
-def test_an_array_that_is_used_again_and_a_mask_of_actions_are_warnings(registry: Registry) -> None:
+def test_an_array_that_is_used_again_is_a_warning_and_masks_are_told(registry: Registry) -> None:
     found = env_findings(registry, walk("OneBuffer"))
     assert told(found) == []
     assert [line for line in told(found, "warning") if line.startswith(("buffers", "action mask"))] == [
         "buffers: step() returns the same array again; a3c-zoo copies it at once, other libraries keep it",
-        "action mask: info has an 'action_mask', which no agent of a3c-zoo reads",
     ]
+    assert "action mask: masks allow 100% of the actions; agents act within them" in told(found, "ok")
 
 
 def test_episodes_that_do_not_end_are_a_warning(registry: Registry) -> None:

@@ -553,7 +553,7 @@ def test_a_report_at_a_place_that_may_not_be_looked_at(tmp_path: Path, monkeypat
     [
         (["cartpol", "--baseline", "random"], "unknown environment 'cartpol'. Did you mean 'cartpole'?"),
         (["cartpole", "--baseline", "sb3-a2x"], "unknown baseline 'sb3-a2x'. Did you mean 'sb3-a2c'?"),
-        (["cartpole", "--agent", "a3d", "--baseline", "random"], "unknown agent 'a3d'. Did you mean 'a3c'?"),
+        (["cartpole", "--agent", "ac3", "--baseline", "random"], "unknown agent 'ac3'. Did you mean 'a3c'?"),
         (["cartpole", "--baseline", "a3c"], "'a3c' is an agent, not a baseline: --agent a3c"),
         (["cartpole", "--agent", "random"], "'random' is a baseline, not an agent: --baseline random"),
         (
@@ -639,8 +639,8 @@ def test_a_single_name_is_one(tmp_path: Path) -> None:
     """It was an unknown baseline 's'."""
     with pytest.raises(ZooError, match="unknown baseline 'sb3-a2x'"):
         a3c_zoo.compare("cartpole", baselines="sb3-a2x", runs_dir=tmp_path)
-    with pytest.raises(ZooError, match="unknown agent 'a3d'"):
-        a3c_zoo.compare("cartpole", agents="a3d", runs_dir=tmp_path)
+    with pytest.raises(ZooError, match="unknown agent 'ac3'"):
+        a3c_zoo.compare("cartpole", agents="ac3", runs_dir=tmp_path)
 
 
 def test_runs_that_are_only_read_take_no_options_of_training(tmp_path: Path) -> None:

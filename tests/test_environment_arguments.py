@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -23,16 +26,16 @@ from a3c_zoo_envs._atari_modes import GamesInPython, areas
 LAKE = "gym:FrozenLake-v1"
 
 
-def config_of(env: str, *overrides: str, agent: str = "a3c"):
+def config_of(env: str, *overrides: str, agent: str = "a3c") -> Any:
     registry = get_registry()
     return resolve_config(registry, registry.env(env), registry.agent(agent), overrides=overrides)
 
 
-def made(env: str, *overrides: str):
+def made(env: str, *overrides: str) -> Any:
     return make_vector_env(get_registry().env(env), config_of(env, *overrides).env, 2, 0)
 
 
-def the_lake(env):
+def the_lake(env: Any) -> Any:
     """The first environment below all wrappers."""
     return env.envs[0].unwrapped
 
@@ -45,8 +48,8 @@ def test_arguments_reach_the_environment() -> None:
 
 
 def test_each_environment_has_a_copy_of_its_own() -> None:
-    gymnasium.register("Keeps-v0", entry_point=Keeps)
-    env = make_vector_env(
+    gymnasium.register("Keeps-v0", entry_point="tests.test_environment_arguments:Keeps")
+    env: Any = make_vector_env(
         EnvEntry("keeps", env_id="Keeps-v0"),
         resolve_config(
             get_registry(),
@@ -61,11 +64,11 @@ def test_each_environment_has_a_copy_of_its_own() -> None:
     assert env.envs[1].unwrapped.items == [1]
 
 
-class Keeps(gymnasium.Env):
+class Keeps(gymnasium.Env[Any, Any]):
     observation_space = gymnasium.spaces.Discrete(2)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, items: list[int], **others: int) -> None:
+    def __init__(self, items: Any = (), **others: int) -> None:
         self.items = items
         if "size" in others:
             raise TypeError("Keeps.__init__() got an unexpected keyword argument 'size'")
@@ -79,7 +82,7 @@ def test_one_argument_leaves_the_others() -> None:
     assert config_of(LAKE, "env.kwargs.map_name=8x8", "env.kwargs={}").env.kwargs == {}
 
 
-def test_config_yml_keeps_them(tmp_path) -> None:
+def test_config_yml_keeps_them(tmp_path: Path) -> None:
     config = config_of(LAKE, "env.kwargs.desc=[SF, HG]", "env.kwargs.is_slippery=false")
     path = tmp_path / "config.yml"
     path.write_text(dump_config(config))
@@ -117,7 +120,7 @@ def test_an_unknown_argument_suggests_the_nearest() -> None:
 
 
 def test_an_argument_that_the_environment_refuses_by_itself() -> None:
-    gymnasium.register("Keeps-v1", entry_point=Keeps)
+    gymnasium.register("Keeps-v1", entry_point="tests.test_environment_arguments:Keeps")
     entry = EnvEntry("keeps", env_id="Keeps-v1")
     config = resolve_config(
         get_registry(),
@@ -162,7 +165,7 @@ def test_stable_baselines3_gets_them_on_both_stacks(stack: str) -> None:
     env.seed(0)
     env.reset()
     for action in (1, 1, 2):  # down, down, right: without slipping the next state is certain
-        observations = env.step(np.array([action, action]))[0]
+        observations: Any = env.step(np.array([action, action]))[0]
     env.close()
     assert np.argmax(observations.reshape(2, -1), axis=1).tolist() in ([9, 9], [0, 0])
 
@@ -181,7 +184,7 @@ def test_atari_takes_ale_pys_names() -> None:
 
 
 def test_all_actions_of_the_console() -> None:
-    env = make(1, 0, rom="pong", full_action_space=True)
+    env: Any = make(1, 0, rom="pong", full_action_space=True)
     assert env.single_action_space.n == 18
     env.close()
 
@@ -189,8 +192,8 @@ def test_all_actions_of_the_console() -> None:
 @pytest.mark.parametrize("rom", ["breakout", "ms_pacman"])
 def test_games_in_python_are_ale_pys(rom: str) -> None:
     """The first mode, stepped from Python, is the game of the native environment."""
-    native = make(2, 0, rom=rom, noop_max=0, max_episode_steps=60)
-    python = make(2, 0, rom=rom, noop_max=0, max_episode_steps=60, difficulty=0)
+    native: Any = make(2, 0, rom=rom, noop_max=0, max_episode_steps=60)
+    python: Any = make(2, 0, rom=rom, noop_max=0, max_episode_steps=60, difficulty=0)
     assert isinstance(python.ale, GamesInPython)
     assert np.abs(native.reset(seed=3)[0].astype(int) - python.reset(seed=3)[0]).max() <= 1
     random = np.random.default_rng(0)
@@ -237,6 +240,6 @@ def test_both_stacks_of_atari_know_the_keys(stack: str) -> None:
     pytest.importorskip("cv2")
     overrides = ("env.full_action_space=true", "env.difficulty=1", f"env.stack={stack}")
     config = config_of("breakout", *overrides, agent="sb3-ppo")
-    env = make_stack(get_registry().env("breakout"), config, 1, 0)
+    env: Any = make_stack(get_registry().env("breakout"), config, 1, 0)
     assert env.action_space.n == 18
     env.close()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -65,20 +68,26 @@ ANOTHER = """
 import a3c_zoo, coins
 
 if __name__ == "__main__":
+    print(a3c_zoo.load_agent("one").env_name)
     try:
-        a3c_zoo.load_agent("one")
+        a3c_zoo.load_agent("two")
     except a3c_zoo.ZooError as error:
         print(error)
-    a3c_zoo.load_agent("one", env=ENV)
-    print(a3c_zoo.train(ENV, resume="one", steps=3000).steps >= 3000)
+    a3c_zoo.load_agent("two", env=coins.make_coin)
+    print(a3c_zoo.train(coins.make_coin, resume="two", steps=3000).steps >= 3000)
 """
 
 
-def run(folder: Path, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *command: str, variables: Mapping[str, str] = MappingProxyType({}), **options: Any
+) -> subprocess.CompletedProcess[str]:
+    environment = environ()
+    if "PYTHONPATH" in environment and "PYTHONPATH" in variables:
+        variables = {**variables, "PYTHONPATH": f"{variables['PYTHONPATH']}:{environment['PYTHONPATH']}"}
     return subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env=environ(),
+        env={**environment, **variables},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -103,20 +112,35 @@ def test_a_program_trains_what_it_gives(start: str, env: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_another_program_gives_it_again(tmp_path: Path) -> None:
+def test_another_program_finds_it_by_its_module_or_gives_it_again(tmp_path: Path) -> None:
     (tmp_path / "coins.py").write_text(ENVIRONMENT)
-    (tmp_path / "program.py").write_text(PROGRAM.replace("START", "import coins").replace("ENV", "coins.make_coin"))
-    ended = run(tmp_path, "program.py")
-    assert ended.returncode == 0, ended.stderr
-    (tmp_path / "another.py").write_text(ANOTHER.replace("ENV", "coins.make_coin"))
+    for name, start, env in (("one", "import coins", "coins.make_coin"), ("two", ENVIRONMENT, "make_coin")):
+        program = PROGRAM.replace("START", start).replace("ENV", env).replace('"one"', f'"{name}"')
+        (tmp_path / "program.py").write_text(program)
+        ended = run(tmp_path, "program.py")
+        assert ended.returncode == 0, ended.stderr
+    (tmp_path / "another.py").write_text(ANOTHER)
     ended = run(tmp_path, "another.py")
     line = (
-        "run one trains 'make_coin', which a program gave to a3c_zoo.train. Give it again, from Python: "
+        "run {} trains 'make_coin', which a program gave to a3c_zoo.train. {} it again, from Python: "
         "train(env, resume=…) or load_agent(…, env=env); or offer it in a plugin file: --plugin FILE\n"
     )
-    assert (ended.returncode, ended.stdout) == (0, f"{line}True\n"), ended.stderr
-    ended = run(tmp_path, "-P", "-m", "a3c_zoo", "evaluate", "one")
-    assert (ended.returncode, ended.stderr) == (2, f"Error: {line}")
+    assert (ended.returncode, ended.stdout) == (0, f"make_coin\n{line.format('two', 'Give')}True\n"), ended.stderr
+    evaluates = ("-P", "-m", "a3c_zoo", "evaluate", "--episodes", "3", "--deterministic", "--json")
+    ended = run(tmp_path, *evaluates, "one")
+    cure = "Name the folder of its module: PYTHONPATH=. a3c-zoo …. Or give"
+    assert (ended.returncode, ended.stderr) == (2, f"Error: {line.format('one', cure)}")
+    ended = run(tmp_path, *evaluates, "one", variables={"PYTHONPATH": "."})
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["mean_return"] == 2.0
+    # A stranger's run names no module to import.
+    meta = tmp_path / "runs/one/meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "given_env": "evil:make"}))
+    (tmp_path / "evil.py").write_text("print('imported')")
+    (tmp_path / "runs").rename(tmp_path / "inbox")
+    ended = run(tmp_path, *evaluates, "inbox/one", variables={"PYTHONPATH": "."})
+    assert ended.returncode == 2
+    assert "imported" not in ended.stdout + ended.stderr
 
 
 #: A program that is no file, so that workers cannot import it: what it gives travels with its code.

@@ -179,7 +179,7 @@ def test_every_fault_is_one_line_with_its_source(tmp_path: Path) -> None:
         "-o plugins: must name a run hook and its key, such as plugins.NAME.enabled=true",
         "-o plugins.early-stop.patiense: unknown key. Did you mean 'patience'?",
         "-o plugins.x: unknown run hook 'x'. See: a3c-zoo list hooks",
-        "-o patience: unknown key. Did you mean 'disk_patience_s'?",  # keys of hooks are never short
+        "-o patience: unknown key.",  # keys of hooks are never short
     ]
 
 

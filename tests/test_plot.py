@@ -208,9 +208,8 @@ def line(*points: tuple[float, float]) -> Line:
     return Line(np.array(x, np.float64), np.array(y, np.float64))
 
 
-def panel(goes_on: bool = False, **groups: list[Line]) -> Panel:
-    drawn = {label: group_of(lines, goes_on=goes_on) for label, lines in groups.items()}
-    return Panel("", "x", "y", drawn, threshold=4.0)
+def panel(**groups: list[Line]) -> Panel:
+    return Panel("", "x", "y", {label: group_of(lines) for label, lines in groups.items()}, threshold=4.0)
 
 
 def test_a_group_is_drawn_as_far_as_all_of_it_goes() -> None:
@@ -396,7 +395,7 @@ def test_the_middle_goes_on_without_the_runs_that_have_ended() -> None:
     assert (x[gaps[1] - 1], y[gaps[1] - 1]) == (6, 17.0)
     assert group_of([short, middle]).beyond is None  # as reports draw it
     assert group_of([short, short], goes_on=True).beyond is None
-    (axes,) = draw_plot(panel(a=[middle, long, short], goes_on=True)).axes
+    (axes,) = draw_plot(Panel("", "x", "y", {"a": group})).axes
     dashed = [each for each in axes.lines if each.get_linewidth() == 1.4]
     assert [(np.asarray(each.get_xdata())[0], each.is_dashed()) for each in dashed] == [(2, True)]
 

@@ -357,8 +357,8 @@ def test_the_autoreset_objects(mode: str, ignores_a_step: bool, final: int, foll
     assert autoreset.ignores_a_step == ignores_a_step
     assert autoreset.final_observations(1, {"final_obs": 9}) == final
     assert autoreset.final_observations(1, {}) == (None if mode == "SameStep" else 1)
-    assert autoreset.restart(1, np.array([F, F])) == 1
-    assert autoreset.restart(1, np.array([F, T])) == following
+    assert autoreset.restart(1, {}, np.array([F, F]))[0] == 1
+    assert autoreset.restart(1, {}, np.array([F, T]))[0] == following
     assert masks == ([[F, T]] if mode == "Disabled" else [])
 
 

@@ -110,6 +110,9 @@ def test_the_site(site: Path) -> None:
     assert (site / "search/search_index.js").read_text().startswith("var __index = {")
     entries = json.loads((site / "search/search_index.json").read_text())["docs"]
     assert any("env.wrappers" in entry["text"] for entry in entries)
+    named = re.findall(r"\]\(([^)]+\.md)\)", (site / "llms.txt").read_text())
+    assert "getting-started.md" in named
+    assert [name for name in named if not (site / name).is_file()] == []
 
 
 def test_the_navigation_has_titles(site: Path) -> None:

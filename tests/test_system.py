@@ -177,7 +177,7 @@ def test_a_lock_keeps_others_out_until_the_file_is_closed(tmp_path: Path) -> Non
 
 def has_ended(process_id: int) -> bool:
     try:
-        return psutil.Process(process_id).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(process_id).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 

@@ -147,7 +147,7 @@ def test_without_a_solved_run_a_plugin_offers_one(
         ("pnog", None, "'pnog' is no run here or in {}, no environment and no trained agent. Did you mean 'pong'. "),
         ("cartpol", None, "Did you mean 'cartpole'. To get one: a3c-zoo train ENV. Or name one: a3c-zoo list runs, "),
         ("cartpole-lstmm", None, "Did you mean 'cartpole-lstm'"),
-        ("space_invaders", None, "Did you mean 'atari:space_invaders'"),
+        ("space_invader", None, "Did you mean 'atari:space_invaders'"),
     ],
 )
 def test_a_name_without_run_and_agent(

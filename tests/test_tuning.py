@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 import filelock
+import jsonschema
 import optuna
 import pytest
 
@@ -606,7 +607,11 @@ def test_finalists_and_the_comparison_have_seeds_of_their_own(tuned: Path) -> No
 
 def test_the_set_says_how_it_was_found_and_trains(tuned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = Path("best.yml").read_text()
-    assert "# cartpole with a3c, tuned by a3c-zoo " in text
+    assert text.startswith(
+        "# yaml-language-server: $schema=a3c-zoo.schema.json\n# cartpole with a3c, tuned by a3c-zoo "
+    )
+    schema = json.loads(Path("a3c-zoo.schema.json").read_text())
+    assert not list(jsonschema.Draft202012Validator(schema).iter_errors(yaml.parse_document(text.encode(), "x").data))
     assert "# Search: 3 trials, seed 1000001 in each" in text
     assert f": 3 after 160 and {len(complete())} after 480 steps\n" in text
     study = TuningStudy("cartpole-a3c", None, Path("runs"))

@@ -221,6 +221,7 @@ def test_a_file_with_one_class(capsys: Captured) -> None:
         ("raises.py", "importing raises.py failed: ValueError: no licence (in raises.py, line 1). Its traceback"),
         ("needs.py", "importing needs.py failed: ModuleNotFoundError: No module named 'no_such_module'; install it"),
         ("syntax.py", "importing syntax.py failed: SyntaxError"),
+        ("bare.py", "the spaces of bare.py:Bare cannot be read: AttributeError: 'Bare' object has no attribute"),
         ("broken.py", "the environment of broken.py:Broken cannot be made: RuntimeError: no simulator (in broken.py"),
     ],
 )
@@ -235,6 +236,7 @@ def test_a_file_that_has_no_environment(typed: str, says: str, capsys: Captured)
         "raises": "raise ValueError('no licence')\n",
         "needs": "import no_such_module\n",
         "syntax": "def f(:\n",
+        "bare": "import gymnasium\nclass Bare(gymnasium.Env):\n    def close(self):\n        raise OSError\n",
         "broken": "import gymnasium\nclass Broken(gymnasium.Env):\n"
         "    def __init__(self):\n        raise RuntimeError('no simulator')\n",
     }

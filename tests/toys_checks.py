@@ -48,11 +48,15 @@ class OneFlag(Walk):
 
 
 class OneBuffer(Walk):
-    """Returns the same array at each step. Tells which actions are sensible."""
+    """Returns the same array at each step. Gives masks that allow all actions."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         observation, info = super().reset(seed=seed, options=options)
         return observation, info | {"action_mask": np.ones((self.num_envs, 2), np.int8)}
+
+    def step(self, actions: np.ndarray) -> Any:
+        *result, info = super().step(actions)
+        return *result, info | {"action_mask": np.ones((self.num_envs, 2), np.int8)}
 
     def observe(self) -> Any:
         if not hasattr(self, "buffer"):

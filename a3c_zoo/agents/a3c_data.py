@@ -49,6 +49,8 @@ def hand_over_micro_batch(worker: HandoverWorker) -> None:
     slot = worker.claim()
     slot["observations"].copy_(rollout.observations[:num_steps].flatten(0, 1))
     slot["actions"].copy_(rollout.actions[:num_steps].flatten(0, 1))
+    if (masks := windows.masks) is not None:
+        slot["masks"].copy_(masks)
     if rollout.states is not None and rollout.resets is not None:
         slot["states"][0] = rollout.states[0]
         slot["resets"].copy_(torch.from_numpy(rollout.resets[:num_steps]))
@@ -66,6 +68,8 @@ def hand_over_transitions(worker: HandoverWorker) -> None:
         slot = worker.claim()
         slot["observations"][0] = rollout.observations[t, n]
         slot["actions"][0] = rollout.actions[t, n]
+        if rollout.masks is not None:
+            slot["masks"][0] = rollout.masks[t, n]
         slot["rewards"].fill_(float(rewards[t, n]))
         slot["discounts"].fill_(float(discounts[t, n]))
         slot["lasts"][0] = lasts[t, n]
@@ -129,7 +133,16 @@ class DataLearner(Learner):
         distribution = self.context.spaces.actions
         objective = self.objective()
         metrics = descend(
-            distribution, logits, values, actions, advantages, returns, valid, objective, want_metrics
+            distribution,
+            logits,
+            values,
+            actions,
+            advantages,
+            returns,
+            valid,
+            objective,
+            want_metrics,
+            masks=batch.get("masks"),
         )
         return self.model.flat.wide_gradients(), metrics
 
@@ -183,9 +196,12 @@ def layout(model: Model, config: Config) -> Layout:
         if (start := model.network.start(config.env.num_envs)) is not None:
             resets = ((agent.n_steps, config.env.num_envs), torch.bool)
             own |= {"states": ((1, *start.shape), torch.float32), "resets": resets}
+    actions = model.spaces.actions
+    if actions.has_masks:
+        own = {**own, "masks": ((rows, actions.num_logits), torch.bool)}
     common: Layout = {
         "observations": ((rows, *spec.shape), stored),
-        "actions": ((rows, *model.spaces.actions.shape), model.spaces.actions.dtype),
+        "actions": ((rows, *actions.shape), actions.dtype),
         "version": ((), torch.int64),
     }
     return {**common, **own}

@@ -45,6 +45,7 @@ def hand_over_gradient(worker: HandoverWorker) -> None:
         windows.valid,
         worker.objective(),
         wanted,
+        masks=windows.masks,
     )
     gradient = model.flat.wide_gradients()
     if not worker.accepts(clip_by_global_norm(gradient, worker.optimizer_config.max_grad_norm)):

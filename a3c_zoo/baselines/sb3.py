@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.cures import install_needed
-from a3c_zoo.errors import EnvironmentContractError, ZooError, type_and_message
+from a3c_zoo.errors import ConfigError, EnvironmentContractError, ZooError, type_and_message
 from a3c_zoo.learning.contract import NO_REWARD, PROMISES, raise_misfit, wrong_observation
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.memory_check import SizeLimit, check_fits, check_memory
@@ -45,7 +45,7 @@ except Exception as error:  # a broken installation may raise any error
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from a3c_zoo.baselines.baseline_configs import SB3Config, SB3DQNConfig
 from a3c_zoo.baselines.computing import torch_threads
@@ -65,6 +65,19 @@ from a3c_zoo.runs.sb3_tags import METRICS
 
 class RunOverError(Exception):
     """Ends SB3's `learn`; before a rollout only an exception can do that."""
+
+
+def refuse_masks(env: VecEnv, context: RunContext) -> None:
+    """Raises ConfigError if an environment that was reset gives action masks, which SB3's algorithms do not take."""
+    base = env.unwrapped
+    gives = getattr(base, "gives_masks", None)  # of the zoo's stack
+    if gives is None:
+        gives = any("action_mask" in info for info in base.reset_infos) or base.has_attr("action_masks")
+    if gives and context.config.env.action_masks:
+        raise ConfigError(
+            f"environment '{context.entry.name}' gives action masks, and agent '{context.config.agent_name}' takes "
+            "none. -o env.action_masks=false trains without them"
+        )
 
 
 class RunCallback(BaseCallback):
@@ -105,6 +118,7 @@ class RunCallback(BaseCallback):
         self._updates += 1
 
     def _on_training_start(self) -> None:
+        refuse_masks(self.training_env, self._context)
         self._context.started(self.snapshot)
 
     def _on_step(self) -> bool:

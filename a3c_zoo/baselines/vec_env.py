@@ -34,6 +34,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvS
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError
+from a3c_zoo.learning.action_masks import gives_masks
 from a3c_zoo.learning.autoreset import (
     Autoreset,
     EpisodeOver,
@@ -122,6 +123,9 @@ class ZooVecEnv(VecEnv):
         name: their name in messages.
         clip_rewards: give SB3 the sign of each reward; `info["episode"]` stays raw.
 
+    Attributes:
+        gives_masks: whether the environment has given action masks, which SB3 does not take.
+
     Raises:
         ConfigError: observations are tuples, or dictionaries with other parts than arrays.
     """
@@ -152,6 +156,7 @@ class ZooVecEnv(VecEnv):
             self.first_action = action_space.start
             action_space = spaces.MultiDiscrete(action_space.nvec)
         self._valid = np.ones((1, num_envs), np.bool_)  # no step is ignored
+        self.gives_masks = False
         super().__init__(num_envs, observation_space, action_space)
 
     def _empty(self) -> dict[str, NDArray[Any]]:
@@ -167,7 +172,8 @@ class ZooVecEnv(VecEnv):
         observations = self._empty()
         for part in self._parts:
             with part.any_check.raising_in("reset"):
-                given, _ = part.env.reset(seed=self._seeds[part.place.start])
+                given, info = part.env.reset(seed=self._seeds[part.place.start])
+            self.gives_masks = gives_masks(part.env, info)
             part.put(observations, given)
         self._accounts = EpisodeAccounts(self.num_envs)
         self._reset_seeds()
@@ -251,7 +257,7 @@ def _restart(
     with part.any_check.raising_in("reset"):
         if isinstance(part.autoreset, NextStep):  # a single environment
             return part.env.reset()[0]
-        return part.autoreset.restart(observation, ended)
+        return part.autoreset.restart(observation, info, ended)[0]
 
 
 def make_zoo_vec_env(

@@ -24,9 +24,10 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
-from a3c_zoo.errors import ZooError, printable, unknown_name
+from a3c_zoo.errors import UnknownNameError, ZooError, printable, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.standard_streams import take_stdout
+from a3c_zoo.synonyms import command_cure
 from a3c_zoo.words import return_text
 
 Row = Mapping[str, Any]
@@ -201,6 +202,9 @@ class _What(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in self.choices:
+            cure = command_cure(value) or ""
+            if cure.startswith("Type: a3c-zoo list "):
+                raise UnknownNameError(f"unknown listing '{value}'. {cure}")
             raise unknown_name("listing", value, self.choices, listing="a3c-zoo list --help")
         return str(value)
 

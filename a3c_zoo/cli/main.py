@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.cli.mistyped import refuse_torn_values, unknown_option
+from a3c_zoo.cli.mistyped import refuse_torn_values, unknown_option, usage_cure
 from a3c_zoo.errors import (
     ConfigError,
     PluginError,
@@ -87,7 +87,6 @@ class ZooGroup(click.Group):
         if not ctx.resilient_parsing:
             _refuse_bytes(given)
             _refuse_removed_folder()
-            refuse_torn_values(given)
         return rest
 
     def resolve_command(
@@ -105,6 +104,7 @@ class ZooGroup(click.Group):
         self.is_builtin = args[0] in _BUILTIN
         if self.is_builtin and not ctx.resilient_parsing:
             _refuse_empty(args)
+            refuse_torn_values(args)  # a plugin's command may have another option -o
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -165,8 +165,11 @@ class ZooGroup(click.Group):
             hint = ""
         message = " ".join(error.format_message().split())  # some of click's messages have several lines
         if isinstance(error, click.NoSuchOption) and error.ctx:
-            message = unknown_option(error.option_name, self.given, error.ctx)
+            message = unknown_option(error.option_name, self.given, error.ctx, self.is_builtin)
             hint = ""
+        elif isinstance(error, click.UsageError):
+            cure = usage_cure(message, self.given, error.ctx)
+            hint = f" {cure}" if cure else hint
         stop = "." if hint and message[-1:] not in ".?!" else ""
         _echo_error(printable(f"{message}{stop}{hint}"))
         sys.exit(error.exit_code)

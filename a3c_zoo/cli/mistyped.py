@@ -16,24 +16,52 @@ _VALUE = re.compile(r"[-+]?[\d.][\w.+-]*|[\[{].*|true|false|null|auto", re.IGNOR
 _BRACKETS = {"[": "]", "{": "}", "(": ")"}
 
 
-def unknown_option(option: str, given: Sequence[str], ctx: click.Context) -> str:
+def unknown_option(option: str, given: Sequence[str], ctx: click.Context, is_ours: bool) -> str:
     """The error for an option that a command does not have, with what to type.
 
     Args:
-        option: as click names it. given: the whole command line. ctx: that of the command.
+        option: as click names it. given: the whole command line. ctx: that of the command. is_ours: whether the
+            command is one of a3c-zoo: nobody knows what the words of a plugin's command mean.
     """
     options = {name for param in ctx.command.params for name in param.opts if name.startswith("-")}
     command = ctx.command_path.partition(" ")[2]
-    value = _value_of(option, given)
     told = f"No such option '{option}'."
+    near = did_you_mean(option, [name for name in options if name.startswith("--")])
+    if not is_ours:
+        return f"{told}{near} See: {ctx.command_path} --help"
+    value = _value_of(option, given)
     of_key = _key_cure(option, value, options, given)
     of_option = option_cure(option, value, options, command, _agents())
     # `--eval-episodes` of train is a key; `--episodes` is another thing there.
     cure = of_key or of_option if "-o" in options else of_option or of_key
     if cure:
         return f"{told} {cure}"
-    near = did_you_mean(option, [name for name in options if name.startswith("--")])
     return f"{told}{near} See: {ctx.command_path} --help"
+
+
+def usage_cure(message: str, given: Sequence[str], ctx: click.Context | None) -> str | None:
+    """What to type for a command line whose words no option and no argument takes; None if nobody knows.
+
+    message: click's. given, ctx: as in `unknown_option`; some errors of click have no context.
+    """
+    if message.startswith("Option '--resume' requires"):
+        return "Type: a3c-zoo resume"
+    if ctx is None:
+        return None
+    options = {name for param in ctx.command.params for name in param.opts}
+    if message.startswith("Got unexpected extra argument") and "--agent" in options:
+        agents = [word for word in given if word in _agents()]
+        return f"Type: --agent {agents[0]}" if agents else None
+    if message.startswith("No such command") and ctx.command_path.endswith(" show") and given:
+        from a3c_zoo.plugins.registry import get_registry
+        from a3c_zoo.plugins.typed_names import quiet_env_name
+
+        registry = get_registry()
+        word = given[-1]
+        name = quiet_env_name(registry, word)
+        if name in registry.envs or name.partition(":")[0] in registry.families:
+            return f"Type: a3c-zoo show hyperparams {shlex.quote(word)}"
+    return None
 
 
 def _agents() -> list[str]:
@@ -77,9 +105,15 @@ def _key_cure(option: str, value: str | None, options: set[str], given: Sequence
 
 
 def refuse_torn_values(given: Sequence[str]) -> None:
-    """Raises ZooError for a value of `-o` that blanks have torn apart: `-o n_steps = 5`, `-o sizes=[64, 64]`."""
+    """Raises ZooError for a value of `-o` that blanks have torn apart: `-o n_steps = 5`, `-o sizes=[64, 64]`.
+
+    So for a sign of equality too much: `-o=n_steps=5`.
+    """
     for place, text in _overrides(given):
         rest = given[place + 1 :]
+        if text.startswith("=") and "=" in text.strip("="):
+            cure = shlex.quote(text.lstrip("="))
+            raise ZooError(f"-o{text}: a blank stands behind -o, and no sign of equality. Type: -o {cure}")
         joined = _joined(text, rest)
         if joined is not None:
             shown = shlex.join([text, *rest[: joined[1]]])
@@ -94,6 +128,8 @@ def _overrides(given: Sequence[str]) -> Iterator[tuple[int, str]]:
             return
         if word == "-o" and place + 1 < len(given):
             yield place + 1, given[place + 1]
+        elif word.startswith("-o="):
+            yield place, word.removeprefix("-o")
 
 
 def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:

@@ -345,6 +345,10 @@ class EnvConfig(Section):
         description="Gymnasium wrappers around each environment, the innermost first: module:Class, or with arguments "
         "{module:Class: {argument: value}}",
     )
+    action_masks: bool = Field(
+        True,
+        description="act within the masks of actions that the environment gives, if it gives any; false: ignore them",
+    )
     kwargs: dict[str, Any] = Field(
         {},
         description="arguments of the environment itself, by name: plain values, such as {is_slippery: false}; one of "

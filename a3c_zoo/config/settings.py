@@ -412,7 +412,9 @@ def _words_of_others(key: str, value: Any, labels: Collection[str]) -> str:
         meant = f"{label}={display(value_for(key, value), 0)}"
         return f" Type: -o {shlex.quote(meant)}"
     if key in ("env", "agent") and isinstance(value, str):
-        return f" Type: --agent {shlex.quote(value)}" if key == "agent" else " Name it: a3c-zoo train ENV"
+        if key == "agent":
+            return f" Type: --agent {shlex.quote(value)}"
+        return f" The environment stands without an option. Type: a3c-zoo train {shlex.quote(value)}"
     return ""
 
 
@@ -493,10 +495,10 @@ def explain(detail: Any, section: str, models: Mapping[str, type[Section]]) -> s
         elsewhere = [label for label in labels if label.rpartition(".")[2] == key]
         if elsewhere:
             hint = f" Did you mean '{elsewhere[0]}'?"
-        elif meant := key_for(key, labels):
-            hint = f" Did you mean '{meant}'?"
         else:
             hint = did_you_mean(key, models[section].model_fields)
+        if not hint and (meant := key_for(key, labels)):
+            hint = f" Did you mean '{meant}'?"
         if section == "env" and not hint:
             hint = f" Arguments of the environment itself: {ARGUMENTS}.{key}"
         return f"unknown key.{hint}"

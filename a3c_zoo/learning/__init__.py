@@ -14,6 +14,7 @@ __all__: list[str]
 
 if TYPE_CHECKING:
     from a3c_zoo.learning.actions import ActionDistribution as ActionDistribution
+    from a3c_zoo.learning.actions import masked_logits as masked_logits
     from a3c_zoo.learning.counters import Counters as Counters
     from a3c_zoo.learning.network_configs import CoreConfig as CoreConfig
     from a3c_zoo.learning.network_configs import ImageConfig as ImageConfig

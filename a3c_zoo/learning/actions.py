@@ -18,11 +18,12 @@ All distributions (`ActionDistribution`) offer the same, for B observations at a
     mode                    the most probable action per row, `[B, *shape]`
     log_prob_and_entropy    log π(a) and the entropy in nats, both `[B]`, for actions `[B, *shape]`
     to_env                  the environment's actions `[B, *space.shape]`, in its dtype, for actions `[B, *shape]`
+    has_masks               whether the environment gives action masks; then logits come from `masked_logits`
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import e, log, pi, prod
 from typing import Any, ClassVar
@@ -34,11 +35,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from a3c_zoo.errors import ConfigError, UnsupportedSpaceError
+from a3c_zoo.errors import ConfigError, PluginError, UnsupportedSpaceError
 
 #: log √(2π) and the entropy of N(0, 1) in nats.
 LOG_ROOT_2_PI = 0.5 * log(2 * pi)
 NORMAL_ENTROPY = 0.5 * log(2 * pi * e)
+#: The logit of an action that a mask forbids. In float32 its probability is exactly 0, and so are its part of the
+#: entropy and its gradient. With minus infinity they would be 0 · ∞, which is no number.
+FORBIDDEN = -1e8
 #: A bound of a Box from this size on counts as infinite.
 LARGEST_BOUND = 1e30
 
@@ -49,10 +53,12 @@ class Categorical:
 
     Attributes:
         num_logits: how many actions there are. start: the first action of the environment.
+        has_masks: whether the environment gives action masks. Then logits must come from `masked_logits`.
     """
 
     num_logits: int
     start: int = 0
+    has_masks: bool = field(default=False, compare=False)
     shape: ClassVar[tuple[int, ...]] = ()
     dtype: ClassVar[torch.dtype] = torch.int64
 
@@ -63,7 +69,7 @@ class Categorical:
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
         """The Gumbel-max trick: argmax(logits + noise), int64."""
-        torch.argmax(logits + noise, dim=-1, out=out)
+        torch.argmax(_scores(logits, noise, self.has_masks), dim=-1, out=out)
 
     def mode(self, logits: Tensor) -> Tensor:
         return logits.argmax(dim=-1)
@@ -85,12 +91,14 @@ class MultiCategorical:
     Attributes:
         sizes: how many actions each choice has, `[K]`. start: the first action of each, `[K]`.
         space_shape, space_dtype: of the environment's actions.
+        has_masks: as in `Categorical`.
     """
 
     sizes: tuple[int, ...]
     start: tuple[int, ...]
     space_shape: tuple[int, ...]
     space_dtype: str = "<i8"
+    has_masks: bool = field(default=False, compare=False)
     dtype: ClassVar[torch.dtype] = torch.int64
     noise = staticmethod(Categorical.noise)
 
@@ -104,7 +112,8 @@ class MultiCategorical:
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
         """The Gumbel-max trick for each choice, `[B, K]`, int64."""
-        for k, part in enumerate(torch.split(logits + noise, list(self.sizes), dim=-1)):
+        scores = _scores(logits, noise, self.has_masks)
+        for k, part in enumerate(torch.split(scores, list(self.sizes), dim=-1)):
             out[..., k] = part.argmax(dim=-1)
 
     def mode(self, logits: Tensor) -> Tensor:
@@ -129,9 +138,38 @@ class MultiCategorical:
         return shifted.reshape(len(actions), *self.space_shape).astype(self.space_dtype, copy=False)
 
 
+def _scores(logits: Tensor, noise: Tensor, has_masks: bool) -> Tensor:
+    """logits + noise, of which the largest is chosen. Noise may be infinite; a forbidden action stays the smallest."""
+    scores = logits + noise
+    if has_masks:
+        scores.masked_fill_(logits == FORBIDDEN, -torch.inf)
+    return scores
+
+
+def masked_logits(distribution: ActionDistribution, logits: Tensor, masks: Tensor | None) -> Tensor:
+    """Logits `[B, A]` with `FORBIDDEN` where a mask `[B, A]`, bool, is False; the same logits without masks.
+
+    The distribution of these logits is that of the policy among the allowed actions: probabilities, entropy, samples
+    and the most probable action. No gradient comes from forbidden ones (Huang & Ontañón 2022, arXiv:2006.14171).
+
+    Raises:
+        PluginError: the environment gives masks, and none came here.
+    """
+    if masks is not None:
+        return torch.where(masks, logits, FORBIDDEN)
+    if distribution.has_masks:
+        raise PluginError(
+            "the environment gives action masks, which this agent does not hand over to its loss (Rollout.masks). "
+            "env.action_masks=false ignores them"
+        )
+    return logits
+
+
 @dataclass(frozen=True)
 class Bernoulli:
     """Over the independent bits of a MultiBinary space; a logit is log(p / (1 − p)) for a 1."""
+
+    has_masks: ClassVar[bool] = False
 
     space_shape: tuple[int, ...]
     space_dtype: str = "|i1"
@@ -189,6 +227,7 @@ class Gaussian:
     space_dtype: str = "<f4"
     squash: bool = False
     dtype: ClassVar[torch.dtype] = torch.float32
+    has_masks: ClassVar[bool] = False
 
     @cached_property
     def bounds(self) -> tuple[NDArray[Any], ...]:
@@ -266,28 +305,34 @@ def _bound(given: Any) -> float:
 
 
 def action_distribution(
-    space: Space[Any], *, squash: bool = False, uniform: bool = False
+    space: Space[Any], *, squash: bool = False, uniform: bool = False, has_masks: bool = False
 ) -> ActionDistribution:
     """Returns the distribution over a single environment's action space.
 
     Args:
         squash: bounds Box actions by tanh instead of clipping. uniform: for random actions, with all logits
             0.
+        has_masks: whether the environment gives action masks.
 
     Raises:
         UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating
             point, and for one without numbers.
-        ConfigError: a bound is infinite, or `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite
-            ones.
+        ConfigError: there are masks for other spaces than Discrete and MultiDiscrete; or a bound is infinite, or
+            `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite ones.
     """
     if 0 in (space.shape or ()):
         raise UnsupportedSpaceError(f"action space {space} holds no number: there is nothing to learn")
+    if has_masks and not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        raise ConfigError(
+            "the environment gives action masks, which are supported for Discrete and MultiDiscrete actions, not for "
+            f"{space}. env.action_masks=false ignores them"
+        )
     match space:
         case spaces.Discrete():
-            return Categorical(int(space.n), int(space.start))
+            return Categorical(int(space.n), int(space.start), has_masks)
         case spaces.MultiDiscrete():
             sizes, start = (tuple(int(n) for n in array.reshape(-1)) for array in (space.nvec, space.start))
-            return MultiCategorical(sizes, start, tuple(space.shape), np.dtype(space.dtype).str)
+            return MultiCategorical(sizes, start, tuple(space.shape), np.dtype(space.dtype).str, has_masks)
         case spaces.MultiBinary():
             return Bernoulli(tuple(space.shape), np.dtype(space.dtype).str)
         case spaces.Box() if np.dtype(space.dtype).kind == "f":
@@ -315,10 +360,16 @@ KINDS: dict[str, type[Any]] = {
 }
 
 
+#: Those whose last field is `has_masks`.
+MASKED_KINDS = ("Discrete", "MultiDiscrete")
+
+
 def distribution_state(distribution: ActionDistribution) -> list[Any]:
     """Returns the kind of a distribution and its fields as plain numbers, strings and lists."""
     kind = next(name for name, each in KINDS.items() if each is type(distribution))
     values = [getattr(distribution, each.name) for each in fields(distribution)]
+    if kind in MASKED_KINDS and not distribution.has_masks:
+        values.pop()  # as checkpoints had it before there were masks
     return [kind, *map(_as_list, values)]
 
 

@@ -42,14 +42,20 @@ class Autoreset:
         """
         return observation
 
-    def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
-        """Starts the next episodes, unless the environment does so itself; returns what the agent acts on next.
+    def restart(
+        self, observation: Any, info: dict[str, Any], ended: NDArray[np.bool_]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts the next episodes, unless the environment does so itself.
 
         Args:
-            observation: what `step` returned. ended: the environments whose episodes ended with this step,
+            observation, info: what `step` returned. ended: the environments whose episodes ended with this step,
                 `[N]`.
+
+        Returns:
+            What the agent acts on next, and the info of the environments that begin anew; the same info if they
+            began by themselves.
         """
-        return observation
+        return observation, info
 
 
 class NextStep(Autoreset):
@@ -68,10 +74,12 @@ class SameStep(Autoreset):
 class Disabled(Autoreset):
     """The environment never resets by itself."""
 
-    def restart(self, observation: Any, ended: NDArray[np.bool_]) -> Any:
+    def restart(
+        self, observation: Any, info: dict[str, Any], ended: NDArray[np.bool_]
+    ) -> tuple[Any, dict[str, Any]]:
         if ended.any():
-            return self._env.reset(options={"reset_mask": ended.copy()})[0]
-        return observation
+            return self._env.reset(options={"reset_mask": ended.copy()})
+        return observation, info
 
 
 _CLASSES = {"NextStep": NextStep, "SameStep": SameStep, "Disabled": Disabled}

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from a3c_zoo.learning.actions import ActionDistribution, Gaussian
+from a3c_zoo.learning.action_masks import ActionMasks
+from a3c_zoo.learning.actions import ActionDistribution, Gaussian, masked_logits
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.networks import ActorCritic
@@ -157,7 +158,10 @@ class Collector:
         # A cut rollout may begin with a step that the environment ignores: one more row, for T real steps.
         rows = num_steps + cut_at_end
         num_envs = self.env.num_envs
-        self.rollout = self._buffers = Rollout.zeros(rows, num_envs, checked.spec, distribution, start)
+        mask_size = distribution.num_logits if distribution.has_masks else None
+        self.rollout = self._buffers = Rollout.zeros(
+            rows, num_envs, checked.spec, distribution, start, mask_size
+        )
         self._buffers.valid[:] = True
         self._observations = self.rollout.observations.numpy()
         self._actions = self.rollout.actions.numpy()
@@ -175,6 +179,11 @@ class Collector:
         self._accounts = EpisodeAccounts(num_envs)
         with kept_settings():
             self._observations[self._newest] = checked.reset(seed)
+            self._masks: ActionMasks | None = None
+            if self._buffers.masks is not None:
+                self._masks = ActionMasks(self.env, distribution, checked.name)
+                self._mask_rows = self._buffers.masks.numpy()
+                self._masks.take(checked.reset_info, self._mask_rows[self._newest])
         if start is not None:
             self._buffers.core[0][self._newest] = start
 
@@ -200,6 +209,7 @@ class Collector:
         resets_at_once = not self._autoreset.ignores_a_step
         cut_at_end = self._cut_at_end
         resets = rollout.resets
+        masks = self._masks
         num_rows = self._begin_rollout()
         settings = LibrarySettings.now()
         policy = self._policy(network)
@@ -226,6 +236,8 @@ class Collector:
                 rollout.truncated[t] = truncated
                 over[t + 1] = self._episode_over(terminated, truncated, info)
                 following = env.observation(observation)
+                if masks is not None:
+                    self._take_masks(masks, t, info)
                 if resets_at_once and over[t + 1].any():
                     following = self._restart(t, observation, info)
                 observations[t + 1] = following
@@ -248,6 +260,8 @@ class Collector:
         """Copies the newest rows to row 0; returns how many rows the rollout has at most."""
         self._observations[0] = self._observations[self._newest]
         self._over[0] = self._over[self._newest]
+        if self._masks is not None:
+            self._mask_rows[0] = self._mask_rows[self._newest]
         if self._has_core:
             states, resets = self._buffers.core
             states[0] = states[self._newest]
@@ -283,16 +297,37 @@ class Collector:
         for n in np.flatnonzero(self._over[t + 1] & rollout.truncated[t] & ~rollout.terminated[t]).tolist():
             rollout.finals[t, n] = env.final_observation(finals, n)
         with env.raising_in("reset"):
-            restarted = self._autoreset.restart(observation, self._over[t + 1])
+            restarted, info = self._autoreset.restart(observation, info, self._over[t + 1])
+        if self._masks is not None:
+            self._masks.take(info, self._mask_rows[t + 1], self._over[t + 1])
         return env.observation(restarted)
+
+    def _take_masks(self, masks: ActionMasks, t: int, info: dict[str, Any]) -> None:
+        """Keeps the masks of what follows step t. Where it ended an episode, a mask comes with the next one.
+
+        Until then all actions are allowed: NEXT_STEP ignores the action, and any is as good.
+        """
+        ended = self._over[t + 1]
+        row = self._mask_rows[t + 1]
+        row[ended] = True
+        masks.take(info, row, ~ended)
 
     def _policy(self, network: ActorCritic) -> Callable[[Tensor], Tensor]:
         """What acts: from the observations of one row after the other to logits."""
         if self._has_core:
-            return self._remembering(network)
-        if self._buffers.values is None:
-            return network.policy
-        return self._keeping(network, self._buffers.values)
+            policy = self._remembering(network)
+        elif self._buffers.values is None:
+            policy = network.policy
+        else:
+            policy = self._keeping(network, self._buffers.values)
+        if self._buffers.masks is None:
+            return policy
+        return self._masking(policy, self._buffers.masks)
+
+    def _masking(self, policy: Callable[[Tensor], Tensor], masks: Tensor) -> Callable[[Tensor], Tensor]:
+        """Returns the policy within the masks of one row after the other."""
+        rows = iter(masks)
+        return lambda observations: masked_logits(self._distribution, policy(observations), next(rows))
 
     def _keeping(self, network: ActorCritic, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Returns a policy that keeps its logits and the values `[T+1, N]`."""
@@ -332,6 +367,8 @@ class Collector:
         if self._has_core:
             states, resets = self._buffers.core
             row |= {"core": states[self._newest].numpy(), "resets": resets[self._newest]}
+        if self._masks is not None:
+            row["masks"] = self._mask_rows[self._newest]
         return row
 
     def state_dict(self) -> dict[str, Any]:

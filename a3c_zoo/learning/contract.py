@@ -53,11 +53,13 @@ class CheckedEnvironment:
         self._shape = (env.num_envs,)
         self._dtype = spec.dtype
         self._batch_shape = (env.num_envs, *spec.given_shape)
+        #: What the last `reset` returned beside the observation.
+        self.reset_info: dict[str, Any] = {}
 
     def reset(self, seed: int | None) -> NDArray[Any]:
         """Starts new episodes in all environments; returns their first observations, as `observation` does."""
         with self.raising_in("reset"):
-            observation, _ = self.env.reset(seed=seed)
+            observation, self.reset_info = self.env.reset(seed=seed)
         return self.observation(observation)
 
     def observation(self, observation: Any) -> NDArray[Any]:
@@ -202,6 +204,13 @@ def misfit(error: Exception) -> str | None:
         env = frames[sync].f_locals["self"]  # type: ignore[index]
         text = wrong_observation(env.single_observation_space, env._env_obs)
         return text and f"returned {text}"
+    if (
+        frames
+        and frames[-1].f_code is VectorEnv._add_info.__code__
+        and isinstance(error, ValueError | TypeError)
+    ):
+        given = frames[-1].f_locals
+        return f"returned an info['{given['key']}'] of another form than before: {_form(given['value'])}"
     method = _method_called(error, frames)
     if method is None:
         return None

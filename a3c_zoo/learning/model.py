@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from pydantic import InstanceOf
 from torch import Tensor
@@ -19,13 +20,17 @@ from torch import Tensor
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError, ObservationError, PluginError, RunDirectoryError, type_and_message
 from a3c_zoo.files import same_folder
+from a3c_zoo.learning.action_masks import gives_masks
 from a3c_zoo.learning.actions import (
     ActionDistribution,
+    Categorical,
     Gaussian,
+    MultiCategorical,
     UniformBox,
     action_distribution,
     distribution_from,
     distribution_state,
+    masked_logits,
 )
 from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.buffers import Buffers, check_saved
@@ -37,6 +42,7 @@ from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, as_batch, observation_spec
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, building, load_factory
 from a3c_zoo.plugins.variants import class_names
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
@@ -134,9 +140,26 @@ def probe_spaces(
             )
         if spec.kind == "image" and config.network is not None and config.network.needs_background:
             spec = replace(spec, background=background_of(env, entry.name, spec))
+        has_masks = config.env.action_masks and _has_masks(env)
     return Spaces(
-        spec, action_distribution(action_space, squash=config.agent.squashes_actions, uniform=network is None)
+        spec,
+        action_distribution(
+            action_space,
+            squash=config.agent.squashes_actions,
+            uniform=network is None,
+            has_masks=has_masks,
+        ),
     )
+
+
+def _has_masks(env: VectorEnv[Any, Any, Any]) -> bool:
+    """Whether an environment gives action masks, with the first episode or by a method."""
+    try:
+        with kept_settings():
+            info = env.reset(seed=0)[1]
+    except Exception:  # a worker resets it again, and raises the error
+        info = {}
+    return gives_masks(env, info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +344,7 @@ class ModelPolicy:
         state: tuple[NDArray[Any], ...] | None = None,
         episode_start: NDArray[np.bool_] | None = None,
         deterministic: bool = False,
+        action_masks: Any = None,
     ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
         """Returns actions for observations `[N, ...]`, or one action for one observation, and the next state.
 
@@ -330,12 +354,15 @@ class ModelPolicy:
                 Without a core the state is returned unchanged.
             episode_start: which observations begin an episode, `[N]`; their states become 0.
             deterministic: take the most probable actions instead of sampling.
+            action_masks: which actions are allowed, `[N, A]`, or `[A]` for one observation, bool or 0 and 1; as in
+                sb3-contrib. Needed if the environment gives masks.
 
         Raises:
-            ObservationError: an observation or a state has the wrong shape.
+            ObservationError: an observation, a state or a mask has the wrong shape, or masks are missing.
         """
         distribution = self.spaces.actions
         batch, is_single = as_batch(self.spaces.observations, observation)
+        masks = given_masks(distribution, action_masks, len(batch))
         rows = torch.from_numpy(batch)
         start = self.network.start(len(batch))
         if start is None:
@@ -343,6 +370,7 @@ class ModelPolicy:
         else:
             logits, after = self.network.step(rows, core_state(start, state, episode_start))
             state = tuple(after.unsqueeze(1).numpy())
+        logits = masked_logits(distribution, logits, masks)
         if deterministic:
             actions = distribution.mode(logits)
         else:
@@ -354,6 +382,35 @@ class ModelPolicy:
         if is_single:
             chosen = chosen.squeeze(axis=0)
         return chosen, state
+
+
+def given_masks(distribution: ActionDistribution, action_masks: Any, count: int) -> Tensor | None:
+    """The masks that `predict` was given as `[count, A]`, bool; None without masks.
+
+    Raises:
+        ObservationError: they are missing, have the wrong shape, or forbid every action.
+    """
+    size = distribution.num_logits
+    if action_masks is None:
+        if distribution.has_masks:
+            raise ObservationError(
+                f"the policy acts within action masks: give action_masks, bools of shape [{count}, {size}]"
+            )
+        return None
+    if not isinstance(distribution, Categorical | MultiCategorical):
+        raise ObservationError("action_masks are for Discrete and MultiDiscrete actions")
+    if isinstance(action_masks, tuple):  # an array for each choice
+        action_masks = np.concatenate([np.asarray(mask) for mask in action_masks], axis=-1)
+    masks = np.atleast_2d(np.asarray(action_masks))
+    if masks.shape != (count, size) or masks.dtype.kind not in "biu":
+        raise ObservationError(
+            f"action_masks must be of bool and shape [{count}, {size}]; got {masks.dtype} {list(masks.shape)}"
+        )
+    allowed = torch.from_numpy(masks.astype(np.bool_))
+    sizes = list(getattr(distribution, "sizes", (size,)))
+    if not all(part.any(dim=-1).all() for part in torch.split(allowed, sizes, dim=-1)):
+        raise ObservationError("action_masks forbid every action")
+    return allowed
 
 
 def core_state(start: Tensor, state: tuple[NDArray[Any], ...] | None, episode_start: Any) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from a3c_zoo.errors import PluginError
-from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.learning.actions import ActionDistribution, masked_logits
 from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.returns import Bools, Floats, gae, monte_carlo_returns
 from a3c_zoo.learning.rollout import Rollout
@@ -28,7 +28,7 @@ class LossInputs:
 
     Attributes:
         log_probs: log π(a|s), `[B]`. entropies: H(π), in nats, `[B]`. values: V(s), `[B]`.
-        logits: parameters of the distribution over actions, `[B, A]`.
+        logits: parameters of the distribution over actions, `[B, A]`, within action masks (`masked_logits`).
         actions: `[B, ...]`, as the distribution stores them.
         advantages: `[B]`, normalised if `agent.normalize_advantages` is set. returns: targets of the values,
             `[B]`.
@@ -241,7 +241,16 @@ def differentiate(
     advantages, returns = advantages_and_returns(rollout, columns, values_now[:-1], next_values, objective)
     actions = rollout.actions[:, columns].flatten(0, 1)
     return descend(
-        distribution, logits, all_values, actions, advantages, returns, valid, objective, want_metrics
+        distribution,
+        logits,
+        all_values,
+        actions,
+        advantages,
+        returns,
+        valid,
+        objective,
+        want_metrics,
+        masks=rollout.acted_masks(columns),
     )
 
 
@@ -296,6 +305,7 @@ def descend(
     want_metrics: bool = False,
     acted: Tensor | None = None,
     whole: WholeUpdate | None = None,
+    masks: Tensor | None = None,
 ) -> dict[str, float]:
     """Computes the loss of B samples and its gradient; the last part of `differentiate`.
 
@@ -304,6 +314,7 @@ def descend(
         advantages, returns, valid: B elements in any shape, in the order of the samples.
         acted: log π(a|s) of the policy that acted, `[B]`; needed with a clip ratio.
         whole: the update, if the samples are a part of it; the gradients of all parts add up to that of the whole.
+        masks: which actions were allowed, `[B, A]`, bool; None for an environment without action masks.
 
     Returns:
         Metrics; see `differentiate`.
@@ -320,6 +331,7 @@ def descend(
     weight, advantage, raw, target = (
         torch.from_numpy(array.reshape(num_samples)) for array in (weights, weighed, advantages, returns)
     )
+    logits = masked_logits(distribution, logits, masks)
     log_prob, entropy = distribution.log_prob_and_entropy(logits, actions)
     values = all_values[:num_samples]
     terms = objective.loss(

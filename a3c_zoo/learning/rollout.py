@@ -15,7 +15,8 @@ from a3c_zoo.learning.returns import Bools, Floats
 
 #: The arrays of a rollout of T steps, and how many rows more than T each has.
 MORE_ROWS = {"observations": 1, "actions": 0, "rewards": 0, "terminated": 0, "truncated": 0, "valid": 0}
-MORE_ROWS_WITH_CORE = {**MORE_ROWS, "states": 1, "resets": 1}
+#: Those that only some rollouts have: the first two with a recurrent core, the third with action masks.
+OPTIONAL_ROWS = {"states": 1, "resets": 1, "masks": 1}
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class Rollout:
         resets: before which rows that state becomes 0, `[T+1, N]`, bool; None without a core.
         logits: of the policy that acted, `[T, N, A]`, float32. values: V of the rows before the last, by the
             same parameters, `[T+1, N]`, float32. None if the collector does not keep them.
+        masks: which actions the environment allowed, in the order of the logits, `[T+1, N, A]`, bool; all of an
+            ignored step. None for an environment without action masks.
     """
 
     observations: Tensor
@@ -49,16 +52,29 @@ class Rollout:
     resets: Bools | None = None
     logits: Tensor | None = None
     values: Tensor | None = None
+    masks: Tensor | None = None
 
     @classmethod
-    def zeros(cls, rows: int, num_envs: int, observation: Any, action: Any, start: Tensor | None) -> Rollout:
+    def zeros(
+        cls,
+        rows: int,
+        num_envs: int,
+        observation: Any,
+        action: Any,
+        start: Tensor | None,
+        mask_size: int | None = None,
+    ) -> Rollout:
         """A rollout of T = `rows` steps, all 0.
 
         Args:
             observation: has the shape and the NumPy dtype of one. action: has the shape and the torch dtype
                 of one.
             start: a state of the recurrent core, `[K, N, H]`, if there is one.
+            mask_size: A, with action masks.
         """
+        masks = None
+        if mask_size is not None:
+            masks = torch.zeros(rows + 1, num_envs, mask_size, dtype=torch.bool)
         states = resets = None
         if start is not None:
             states = torch.zeros(rows + 1, *start.shape)
@@ -74,7 +90,20 @@ class Rollout:
             valid=np.zeros((rows, num_envs), np.bool_),
             states=states,
             resets=resets,
+            masks=masks,
         )
+
+    @property
+    def _more_rows(self) -> dict[str, int]:
+        """The arrays that this rollout has, and how many rows more than T each has."""
+        optional = {name: more for name, more in OPTIONAL_ROWS.items() if getattr(self, name) is not None}
+        return MORE_ROWS | optional
+
+    def acted_masks(self, columns: slice) -> Tensor | None:
+        """The masks of the T steps of some environments, `[T·n, A]`; None without masks."""
+        if self.masks is None:
+            return None
+        return self.masks[: len(self.rewards), columns].flatten(0, 1)
 
     @property
     def core(self) -> tuple[Tensor, Bools]:
@@ -90,19 +119,12 @@ class Rollout:
 
     def head(self, length: int) -> Rollout:
         """The first `length` steps, as views."""
-        if self.states is None:
-            names = MORE_ROWS
-        else:
-            names = MORE_ROWS_WITH_CORE
-        return replace(self, **{name: getattr(self, name)[: length + more] for name, more in names.items()})
+        arrays = {name: getattr(self, name)[: length + more] for name, more in self._more_rows.items()}
+        return replace(self, **arrays)
 
     def arrays(self) -> list[NDArray[Any]]:
         """All arrays in the order of the fields; tensors as NumPy arrays of the same memory."""
-        if self.states is None:
-            names = MORE_ROWS
-        else:
-            names = MORE_ROWS_WITH_CORE
-        return [np.asarray(getattr(self, name)) for name in names]
+        return [np.asarray(getattr(self, name)) for name in self._more_rows]
 
     def next_values(self, values: Floats, columns: slice, value: Callable[[Tensor], Tensor]) -> Floats:
         """The value of the state after each step, `[T, n]`. After a truncation it is that of the final observation.

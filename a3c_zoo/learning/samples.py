@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
-from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.learning.actions import ActionDistribution, masked_logits
 from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, descend
 from a3c_zoo.learning.rollout import Rollout
@@ -24,6 +24,7 @@ class Samples:
         log_probs: log π(a|s) of the policy that acted, `[B]`.
         advantages: by the values of that policy, `[B]`, float32. returns: targets of the values, the same.
         valid: False for a step that the environment ignored, `[B]`, bool.
+        masks: which actions were allowed, `[B, A]`, bool; None without action masks.
     """
 
     observations: Tensor
@@ -32,6 +33,7 @@ class Samples:
     advantages: Tensor
     returns: Tensor
     valid: Tensor
+    masks: Tensor | None = None
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Samples]:
         """Copies of `size` samples each, shuffled; each sample is in one of them. The last may be smaller."""
@@ -44,7 +46,8 @@ class Samples:
 
     def chosen(self, numbers: Tensor) -> Samples:
         """Copies of the samples with these numbers."""
-        return Samples(*(getattr(self, field.name)[numbers] for field in fields(self)))
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: each[numbers] for name, each in tensors.items() if each is not None})
 
 
 def samples_of(
@@ -58,14 +61,19 @@ def samples_of(
     assert rollout.logits is not None
     assert rollout.values is not None
     actions = rollout.actions.flatten(0, 1)
+    masks = rollout.acted_masks(slice(None))
     with torch.no_grad():
         rollout.values[-1] = network.value(rollout.observations[-1])
-        log_probs, _ = distribution.log_prob_and_entropy(rollout.logits.flatten(0, 1), actions)
+        logits = masked_logits(distribution, rollout.logits.flatten(0, 1), masks)
+        log_probs, _ = distribution.log_prob_and_entropy(logits, actions)
     values = rollout.values.numpy()
     next_values = rollout.next_values(values[1:], slice(None), network.value)
     advantages, returns = advantages_and_returns(rollout, slice(None), values[:-1], next_values, objective)
-    flat = (torch.from_numpy(array.reshape(-1)) for array in (advantages, returns, rollout.valid))
-    return Samples(rollout.observations[:-1].flatten(0, 1), actions, log_probs, *flat)
+    advantage, target, valid = (
+        torch.from_numpy(array.reshape(-1)) for array in (advantages, returns, rollout.valid)
+    )
+    observations = rollout.observations[:-1].flatten(0, 1)
+    return Samples(observations, actions, log_probs, advantage, target, valid, masks)
 
 
 def differentiate_samples(
@@ -94,4 +102,5 @@ def differentiate_samples(
         want_metrics,
         samples.log_probs,
         whole,
+        samples.masks,
     )

@@ -9,12 +9,12 @@ Learning").
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
-from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.learning.actions import ActionDistribution, masked_logits
 from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, descend
 from a3c_zoo.learning.recurrent import unroll_steps
@@ -33,6 +33,7 @@ class Segments:
         valid: False for a step that the environment ignored, `[L, M]`, bool.
         resets: before which steps the state of the core becomes 0, `[L, M]`, bool.
         states: of the core before the first step, and before its reset, `[K, M, H]`.
+        masks: which actions were allowed, `[L, M, A]`, bool; None without action masks.
     """
 
     observations: Tensor
@@ -43,6 +44,7 @@ class Segments:
     valid: Tensor
     resets: Tensor
     states: Tensor
+    masks: Tensor | None = None
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Segments]:
         """Copies of so many segments that they hold `size` steps, shuffled; each segment is in one of them."""
@@ -56,7 +58,8 @@ class Segments:
 
     def chosen(self, numbers: Tensor) -> Segments:
         """Copies of the segments with these numbers."""
-        return Segments(*(getattr(self, field.name)[:, numbers] for field in fields(self)))
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: each[:, numbers] for name, each in tensors.items() if each is not None})
 
 
 def segments_of(
@@ -78,6 +81,7 @@ def segments_of(
         logits, all_values, after = network.unroll(
             rollout.observations, states[0], resets, rollout.final_places(slice(None))
         )
+        logits = masked_logits(distribution, logits, rollout.acted_masks(slice(None)))
         log_probs, _ = distribution.log_prob_and_entropy(logits, rollout.actions.flatten(0, 1))
         values = all_values.numpy().reshape(num_steps + 1, num_envs)
         next_values = rollout.next_values(
@@ -98,6 +102,7 @@ def segments_of(
         valid=cut(torch.from_numpy(rollout.valid)),
         resets=cut(torch.from_numpy(resets[:-1])),
         states=states[:-1:length].transpose(0, 1).flatten(1, 2),
+        masks=None if rollout.masks is None else cut(rollout.masks[:num_steps]),
     )
 
 
@@ -124,4 +129,5 @@ def differentiate_segments(
         want_metrics,
         segments.log_probs.flatten(),
         whole,
+        None if segments.masks is None else segments.masks.flatten(0, 1),
     )

@@ -41,6 +41,7 @@ class Windows:
             rollout.observations[0, 0].numpy(),
             rollout.actions[0, 0],
             None if rollout.states is None else rollout.states[0],
+            None if rollout.masks is None else rollout.masks.shape[-1],
         )
         self._has_steps = False
 
@@ -62,6 +63,13 @@ class Windows:
     def valid(self) -> Bools:
         """Which windows are samples to learn from, `[T, N]`, bool."""
         return self.rollout.valid[: self.num_steps]
+
+    @property
+    def masks(self) -> Tensor | None:
+        """The action masks of the first T steps, `[T·N, A]`; None without masks."""
+        if self.rollout.masks is None:
+            return None
+        return self.rollout.masks[: self.num_steps].flatten(0, 1)
 
     @property
     def samples(self) -> Rollout:

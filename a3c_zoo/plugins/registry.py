@@ -78,6 +78,7 @@ class Registry:
         self.commands = self._by_name(entries.CommandEntry)
         self.plugins: tuple[PluginInfo, ...] = tuple(infos)
         self.told: set[str] = set()
+        self._of_runs: set[str] = set()  # environments that were given for a run, see `give_for_run`
 
     @property
     def faults(self) -> tuple[PluginInfo, ...]:
@@ -176,6 +177,25 @@ class Registry:
             )
         self.envs[env.name] = env
         self._entries[_key(env)] = env, replace(GIVEN, module=module)
+        self._of_runs.discard(env.name)
+
+    def give_for_run(self, name: str, path: str) -> None:
+        """Gives the environment of a run that a program gave as a class or a function, unless a program has given one.
+
+        Args:
+            path: its import string; "" if no other program can import it. It takes the place of that of another run.
+
+        Raises:
+            ZooError: it cannot be imported.
+        """
+        known = self.envs.get(name)
+        if known is not None and (name not in self._of_runs or known.kwargs["function"] == path):
+            return
+        if known is not None:
+            del self.envs[name], self._entries[_key(known)]
+        if path:
+            self.give(replace(self.env(f"{PYTHON}:{path}"), name=name), path)
+            self._of_runs.add(name)
 
     def run_hooks(self, chosen: Mapping[str, object]) -> RunHooks:
         """Returns the run hooks of all plugins, and makes those that a run has chosen.

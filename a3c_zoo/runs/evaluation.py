@@ -20,21 +20,23 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.cures import install_extra
-from a3c_zoo.errors import EnvironmentContractError, PluginError, ZooError, one_line
+from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.files import same_folder
 from a3c_zoo.hardware import has_display
+from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
+from a3c_zoo.learning.actions import ActionDistribution, action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite, naming_misfits
 from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.generators import lent_generator, seed_process
-from a3c_zoo.learning.model import one_torch_thread
+from a3c_zoo.learning.model import Spaces, one_torch_thread
 from a3c_zoo.learning.mujoco import drawing_cure, drawing_variables
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.wrappers import has_time_limit
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.processes.start import environment
-from a3c_zoo.records import Evaluation, Policy
+from a3c_zoo.records import Evaluation, Policy, takes_masks
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.videos import RUN_FILM, EpisodeFilm, FilmLimits
 from a3c_zoo.seeds import SEED_EVALUATION, SEED_PROCESS, seed_for
@@ -251,6 +253,7 @@ def play_episodes(
         EnvironmentContractError: an observation or a reward does not fit, or is not finite.
     """
     check_policy(policy, env, to_play.entry.name)
+    predict: Callable[..., Any] = policy.predict
     autoreset = autoreset_of(env)
     is_over = episode_over(env)
     settings = LibrarySettings.now()
@@ -267,10 +270,16 @@ def play_episodes(
         patience_s = to_play.patience_s
     last_end_s = time.monotonic()
     with naming_misfits(to_play.entry.name):
-        observation = _finite(env.reset(seed=to_play.env_seed)[0], "an observation", to_play)
+        observation, info = env.reset(seed=to_play.env_seed)
+        _finite(observation, "an observation", to_play)
+        given: dict[str, NDArray[np.bool_]] = {}
+        masks: FollowedMasks | None = None
+        if (distribution := _distribution_within_masks(policy, env, info, to_play)) is not None:
+            masks = FollowedMasks(env, distribution, to_play.entry.name, info)
+            given["action_masks"] = masks.allowed
         while left.any():
             settings.restore()
-            actions, state = policy.predict(observation, state, starts, deterministic)
+            actions, state = predict(observation, state, starts, deterministic, **given)
             observation, reward, terminated, truncated, info = env.step(actions)
             _finite(observation, "an observation", to_play)
             running += _finite(np.where(ignored, 0, reward), "a reward", to_play)
@@ -288,14 +297,43 @@ def play_episodes(
                 raise _endless(to_play, int(length.max()))
             running[ended] = 0
             length[ended] = 0
+            if masks is not None:
+                masks.step(info, ended)
             if ended.any():
-                observation = _finite(autoreset.restart(observation, ended), "an observation", to_play)
+                observation, info = autoreset.restart(observation, info, ended)
+                _finite(observation, "an observation", to_play)
+                if masks is not None:
+                    masks.restart(info, ended)
             # An episode starts with this observation, or with the one after the ignored step.
             if autoreset.ignores_a_step:
                 starts = ignored
                 ignored = ended
             else:
                 starts = ended
+
+
+def _distribution_within_masks(
+    policy: Policy, env: VectorEnv[Any, Any, Any], info: Mapping[str, Any], to_play: EpisodesToPlay
+) -> ActionDistribution | None:
+    """The distribution of a policy that acts within action masks; None for one that takes none.
+
+    Args:
+        info: of the first `reset`.
+
+    Raises:
+        ConfigError: the environment gives masks, and the policy cannot take them.
+    """
+    spaces = getattr(policy, "spaces", None)
+    if isinstance(spaces, Spaces):
+        return spaces.actions if spaces.actions.has_masks else None
+    if not (to_play.config.action_masks and gives_masks(env, info)):
+        return None
+    if not takes_masks(policy):
+        raise ConfigError(
+            f"environment '{to_play.entry.name}' gives action masks, and the policy's predict() takes no action_masks. "
+            "env.action_masks=false ignores them"
+        )
+    return action_distribution(env.single_action_space, has_masks=True)
 
 
 def _has_limit(env: VectorEnv[Any, Any, Any], config: EnvConfig) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.records import Policy
+from a3c_zoo.errors import ObservationError
+from a3c_zoo.records import Policy, takes_masks
 from a3c_zoo.runs.run_html import run_html
 
 if TYPE_CHECKING:  # the fork server imports numpy sooner
@@ -47,10 +49,29 @@ class LoadedAgent:
         self.source = source
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
     ) -> tuple[NDArray[Any], Any]:
-        """The policy's actions for observations, see `a3c_zoo.records.Policy`."""
-        return self.policy.predict(observation, state, episode_start, deterministic)
+        """The policy's actions for observations, see `a3c_zoo.records.Policy`.
+
+        Args:
+            action_masks: which actions are allowed, `[N, A]`, or `[A]` for one observation; for a policy that was
+                trained within action masks.
+
+        Raises:
+            ObservationError: an argument has the wrong shape, or the agent takes no masks.
+        """
+        arguments = (observation, state, episode_start, deterministic)
+        if action_masks is None:
+            return self.policy.predict(*arguments)
+        if not takes_masks(self.policy):
+            raise ObservationError(f"agent '{self.agent_name}' takes no action masks")
+        predict: Callable[..., tuple[NDArray[Any], Any]] = self.policy.predict
+        return predict(*arguments, action_masks=action_masks)
 
     def __repr__(self) -> str:
         return f"<{self.agent_name} on {self.env_name}: {self.steps:,} steps, {self.returns}; {self.run}>"

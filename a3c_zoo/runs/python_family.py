@@ -88,8 +88,12 @@ def _variant_and_spec(
         env = _made(make_one, module_name, name, kwargs)
         try:
             return variant_of(env.observation_space, env.action_space), env.spec
+        except Exception as error:
+            where = f"{_shown(module_name)}:{name}"
+            raise ZooError(f"the spaces of {where} cannot be read: {type_and_message(error)}") from error
         finally:
-            env.close()
+            with suppress(Exception):  # training closes another one, and raises it
+                env.close()
 
 
 def _shown(module_name: str) -> str:

@@ -12,7 +12,7 @@ from a3c_zoo.config import Config, RunConfig
 from a3c_zoo.config.provenance import plugin_versions, plugins_of
 from a3c_zoo.config.sets import entries_of
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
-from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.registry import GIVEN, Registry
 from a3c_zoo.plugins.run_hooks import RunHooks
 from a3c_zoo.plugins.sources import SourceDigests
 from a3c_zoo.processes.start import warm_up
@@ -112,8 +112,17 @@ class RunSetup:
             "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
             "command": sys.argv,
             **({"init_from": self.initial.told} if self.initial else {}),
+            **({"given_env": given} if (given := self._given_env()) else {}),
             **machine,
         }
+
+    def _given_env(self) -> str:
+        """The import string of an environment that a program gave as a function; "" if no other program finds it."""
+        function = self.entry.kwargs.get("function")
+        is_given = self.registry.owner(self.entry).distribution == GIVEN.distribution
+        if is_given and isinstance(function, str) and not function.startswith("__main__:"):
+            return function
+        return ""
 
     def run_hooks(self) -> RunHooks:
         """The run hooks of a session. Raises PluginError if some cannot be made."""

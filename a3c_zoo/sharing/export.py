@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from a3c_zoo.errors import DifferentOutputError, ZooError, printable, type_and_message
 from a3c_zoo.files import same_folder, write_out
-from a3c_zoo.learning.actions import Bernoulli, Categorical, Gaussian
+from a3c_zoo.learning.actions import Bernoulli, Categorical, Gaussian, masked_logits
 from a3c_zoo.learning.model import ModelPolicy, core_state, one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.spaces import Leaf, ObservationSpec, as_batch
@@ -38,7 +38,7 @@ TOLERANCE = 1e-5
 
 
 class Acting(nn.Module):
-    """What the file computes: an environment's observations and a recurrent core's state in, `outputs` out."""
+    """What the file computes: an environment's observations, a core's state and action masks in, `outputs` out."""
 
     def __init__(self, policy: ModelPolicy) -> None:
         super().__init__()
@@ -47,8 +47,9 @@ class Acting(nn.Module):
         self.network = policy.network
 
     def forward(self, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        parts = inputs[: len(self.spec.leaves) or 1]
-        state = inputs[len(self.spec.leaves) or 1 :]
+        num_parts = len(self.spec.leaves) or 1
+        parts = inputs[:num_parts]
+        others = inputs[num_parts:]
         if self.spec.leaves:
             rows = torch.cat(
                 [numbers(leaf, part) for leaf, part in zip(self.spec.leaves, parts, strict=True)], dim=-1
@@ -58,15 +59,22 @@ class Acting(nn.Module):
                 rows = parts[0].movedim(-1, -3)
             else:
                 rows = parts[0]
-        return self.outputs(rows, *state)
+        return self.outputs(rows, *others)
 
-    def outputs(self, rows: Tensor, *state: Tensor) -> dict[str, Tensor]:
-        """The outputs of the file by name (docs/how-to/export-an-agent.md), for stored observations `[N, ...]`."""
+    def outputs(self, rows: Tensor, *others: Tensor) -> dict[str, Tensor]:
+        """The outputs of the file by name (docs/how-to/export-an-agent.md), for stored observations `[N, ...]`.
+
+        Args:
+            others: the state of a recurrent core, and action masks `[N, A]`, bool, where there are any.
+        """
+        state = others[: len(others) - self.actions.has_masks]
+        masks = others[-1] if self.actions.has_masks else None
         if state:
             logits, *after = self.network.step(rows, *state)
         else:
             logits, *after = (self.network.policy(rows),)
         actions = self.actions
+        logits = masked_logits(actions, logits, masks)
         mode = self.actions.mode(logits)
         if isinstance(actions, Gaussian):
             middle, half, low, high = map(torch.from_numpy, actions.bounds)
@@ -116,14 +124,20 @@ class ComparedPolicy:
         self._policy = policy
         self._acting = Acting(policy)
         self._start = policy.network.start(NUM_ENVS)
+        self.spaces = policy.spaces
         self.observations = 0
         self.difference = 0.0
 
     @torch.no_grad()
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
     ) -> tuple[NDArray[Any], Any]:
-        """As `Policy.predict`. Raises DifferentOutputError if an output of the file differs from the network's."""
+        """As `ModelPolicy.predict`. Raises DifferentOutputError if an output of the file differs from the network's."""
         spec = self._policy.spaces.observations
         arguments = (observation, state, episode_start)
         feed = arrays_of(spec, observation)
@@ -132,12 +146,17 @@ class ComparedPolicy:
             # Both get the policy's state: rounding adds up over the steps of an episode.
             inputs.append(core_state(self._start, state, episode_start))
             feed["state"] = inputs[1].numpy()
+        masks = {}
+        if action_masks is not None:
+            masks = {"action_masks": action_masks}
+            inputs.append(torch.from_numpy(action_masks))
+            feed["action_mask"] = action_masks
         wanted = {name: output.numpy() for name, output in self._acting.outputs(*inputs).items()}
-        wanted["action"] = self._policy.predict(*arguments, deterministic=True)[0]
+        wanted["action"] = self._policy.predict(*arguments, deterministic=True, **masks)[0]
         for (name, array), outputs in zip(wanted.items(), self.program.run(list(wanted), feed), strict=True):
             self._compare(name, array, outputs)
         self.observations += NUM_ENVS
-        return self._policy.predict(*arguments, deterministic)
+        return self._policy.predict(*arguments, deterministic, **masks)
 
     def _compare(self, name: str, wanted: NDArray[Any], outputs: NDArray[Any]) -> None:
         scale = np.maximum(np.abs(wanted), 1) if wanted.dtype.kind == "f" else 1  # integers must be equal
@@ -223,6 +242,10 @@ def onnx_program(
     if (state := policy.network.start(2)) is not None:
         inputs["state"] = state
         shapes.append({1: count})
+    actions = policy.spaces.actions
+    if actions.has_masks:
+        inputs["action_mask"] = torch.ones(2, actions.num_logits, dtype=torch.bool)
+        shapes.append({0: count})
     acting = Acting(policy).eval()
     arguments = (tuple(inputs.values()),)
     names: dict[str, Any] = {"input_names": list(inputs), "output_names": list(acting(*arguments))}

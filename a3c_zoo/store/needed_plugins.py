@@ -6,16 +6,27 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from a3c_zoo.cures import install_plugin
-from a3c_zoo.errors import PluginError
+from a3c_zoo.errors import PluginError, ZooError
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import place_of
 from a3c_zoo.plugins.registry import GIVEN, Registry, imported_by
 
 #: A plugin in a meta.json, as `str(PluginInfo)`: its name, its distribution and its version.
 _TITLE = re.compile(r"plugin '([\w.-]+)' \(([A-Za-z0-9][\w.-]*) (\d[\w.+!-]*)\)", re.ASCII)
+
+
+def give_again(meta: Mapping[str, Any], registry: Registry) -> None:
+    """Gives the registry the environment that a program gave as a class or a function, if its module can be imported.
+
+    meta: the meta.json of a run that may name modules to import.
+    """
+    if str(GIVEN) in meta.get("plugins", {}).values():
+        with suppress(ZooError):  # `what_is_missing` says what is not there
+            registry.give_for_run(meta["env"], meta.get("given_env", ""))
 
 
 def what_is_missing(
@@ -30,8 +41,15 @@ def what_is_missing(
     """
     env = meta["env"]
     if env not in registry.envs and str(GIVEN) in meta.get("plugins", {}).values():
+        given_module = str(meta.get("given_env", "")).partition(":")[0].partition(".")[0]
+        if given_module and is_trusted and place_of(given_module) is None:
+            cure = (
+                f"Name the folder of its module: {_with_folder_of(given_module)} a3c-zoo …. Or give it again"
+            )
+        else:
+            cure = "Give it again"
         return PluginError(
-            f"run {name} trains '{env}', which a program gave to a3c_zoo.train. Give it again, from Python: "
+            f"run {name} trains '{env}', which a program gave to a3c_zoo.train. {cure}, from Python: "
             "train(env, resume=…) or load_agent(…, env=env); or offer it in a plugin file: --plugin FILE"
         )
     loaded = {os.path.basename(info.file) for info in registry.plugins}
@@ -49,13 +67,18 @@ def what_is_missing(
         return PluginError(f"run {name} was made with {missing_one}{says}")
     module = imported_by(env).partition(".")[0]
     if module and is_trusted and place_of(module) is None:
-        is_here = any(map(os.path.isfile, (f"{module}.py", os.path.join(module, "__init__.py"))))
-        folder = "." if is_here else "FOLDER"
         return PluginError(
             f"run {name} trains '{env}', and there is no module '{module}'. One of the current folder is found only "
-            f"for a name that you type; name its folder: PYTHONPATH={folder} a3c-zoo …"
+            f"for a name that you type; name its folder: {_with_folder_of(module)} a3c-zoo …"
         )
     return None
+
+
+def _with_folder_of(module: str) -> str:
+    """What to put before a command so that Python finds a module, which may lie in the current folder."""
+    is_here = any(map(os.path.isfile, (f"{module}.py", os.path.join(module, "__init__.py"))))
+    folder = "." if is_here else "FOLDER"
+    return f"PYTHONPATH={folder}"
 
 
 def _missing_plugin(plugins: Mapping[str, object], registry: Registry) -> str | None:

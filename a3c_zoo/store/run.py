@@ -18,7 +18,7 @@ from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.store.command_lines import command_of
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, PULLED, RUN_FORMAT, RunDirectory, run_paths, why_not_own
-from a3c_zoo.store.needed_plugins import what_is_missing
+from a3c_zoo.store.needed_plugins import give_again, what_is_missing
 from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of, vec_env_choice_of, vec_env_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _META_TYPES: Final = {
     "seed": int,
     "started": str,
     "init_from": dict,
+    "given_env": str,
     "checkpoint": str,
     "command": list,
     "plugin_files": list,
@@ -310,6 +311,8 @@ class Run(RunDirectory):
         from a3c_zoo.config.sets import load_config
 
         meta = self.meta
+        if self.is_trusted:
+            give_again(meta, registry)
         try:
             return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt, with_hooks)
         except ZooError as error:

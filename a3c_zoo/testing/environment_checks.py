@@ -11,12 +11,16 @@ from dataclasses import replace
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.vector import VectorEnv
 
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.learning import function_env
+from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
+from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
+from a3c_zoo.learning.contract import naming_misfits
 from a3c_zoo.learning.environments import closed, make_vector_env, missing_package
 from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
@@ -41,9 +45,10 @@ DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
 
 CURE_ENDLESS = "play longer (a3c-zoo check --steps; steps= of a3c_zoo.testing.check_env), or add a time limit"
 PICTURE = "with 'rgb_array' render() returns [height, width, 3], uint8"
-CURE_MASK = (
-    "give an excluded action no effect or a low reward, so that agents learn to leave it; a wrapper can do so"
-)
+CURE_MASK = "give a mask with each reset() and step(), or ignore them all: -o env.action_masks=false"
+#: Steps in which action masks are looked at, and environments side by side.
+MASK_STEPS = 500
+MASK_ENVS = 2
 CURE_RENDER = f"give the factory a parameter render_mode; {PICTURE}"
 CURE_RENDER_ONE = (
     f"give __init__ a parameter render_mode, and metadata 'render_modes': ['rgb_array']; {PICTURE}"
@@ -81,7 +86,8 @@ def examine_environment(
                 f"no episode ended within {options.steps} steps of random actions, so no end was checked"
             )
             findings.warn("episodes", message, CURE_ENDLESS)
-        _look_for_masks(setup, findings)
+        with findings.during("action mask", CURE_MASK):
+            _check_masks(setup, findings)
         with findings.during("random actions", "correct the environment"):
             _play_randomly(setup, findings)
         is_single = entry.factory in (None, function_env.FACTORY)
@@ -93,12 +99,36 @@ def examine_environment(
         _measure(setup, findings)
 
 
-def _look_for_masks(setup: RunSetup, findings: Findings) -> None:
-    with closed(make_vector_env(setup.entry, setup.config.env, 1, seed=0)) as env:
-        if "action_mask" in env.reset(seed=0)[1]:
-            findings.warn(
-                "action mask", "info has an 'action_mask', which no agent of a3c-zoo reads", CURE_MASK
-            )
+def _check_masks(setup: RunSetup, findings: Findings) -> None:
+    """Plays allowed actions at random, and looks at the masks of all steps, if the environment gives masks."""
+    check = "action mask"
+    name = setup.entry.name
+    with closed(make_vector_env(setup.entry, setup.config.env, MASK_ENVS, seed=0)) as env:
+        observation, info = env.reset(seed=0)
+        if not gives_masks(env, info):
+            return
+        if not setup.config.env.action_masks:
+            findings.ok(check, "the environment gives masks, which env.action_masks=false ignores")
+            return
+        distribution = action_distribution(env.single_action_space, has_masks=True)
+        masks = FollowedMasks(env, distribution, name, info)
+        autoreset = autoreset_of(env)
+        is_over = episode_over(env)
+        share = 0.0
+        random = np.random.default_rng(0)
+        for _ in range(MASK_STEPS):
+            share += masks.allowed.mean() / MASK_STEPS
+            with naming_misfits(name):
+                result = env.step(masks.random_actions(random))
+            observation, _, terminated, truncated, info = result
+            ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
+            masks.step(info, ended)
+            if ended.any():
+                observation, info = autoreset.restart(observation, info, ended)
+                masks.restart(info, ended)
+    findings.ok(
+        check, f"masks allow {share:.0%} of the actions; agents act within them", {"allowed_share": share}
+    )
 
 
 def _play_randomly(setup: RunSetup, findings: Findings) -> None:
@@ -108,7 +138,14 @@ def _play_randomly(setup: RunSetup, findings: Findings) -> None:
     gamma = settings.get("gamma", random_play.USUAL_GAMMA)  # an agent of a plugin may have none
     with closed(make_vector_env(setup.entry, env_config, env_config.num_envs, seed=0)) as env:
         steps = max(random_play.STEPS, random_play.FEW_STEPS * env_config.num_envs)
-        play = random_play.measure(env, gamma, steps, limit_s=RANDOM_S, give_sign=findings.give_sign)
+        play = random_play.measure(
+            env,
+            gamma,
+            steps,
+            limit_s=RANDOM_S,
+            give_sign=findings.give_sign,
+            takes_masks=env_config.action_masks,
+        )
     random_play.judge(play, setup.config, findings)
 
 
@@ -138,7 +175,12 @@ class _RandomPolicy:
         self._space = space
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
     ) -> tuple[Any, Any]:
         return self._space.sample(), state
 
@@ -225,6 +267,6 @@ def _speed(env: VectorEnv[Any, Any, Any]) -> float:
     start_s = time.monotonic()
     while time.monotonic() - start_s < ALONE_S:
         observation, _, terminated, truncated, info = env.step(actions[steps % len(actions)])
-        autoreset.restart(observation, is_over(terminated, truncated, info))
+        autoreset.restart(observation, info, is_over(terminated, truncated, info))
         steps += 1
     return steps * env.num_envs / (time.monotonic() - start_s)

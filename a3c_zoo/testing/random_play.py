@@ -17,6 +17,8 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from a3c_zoo.config import Config
+from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
+from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.running_statistics import Doubles, merged
 from a3c_zoo.learning.spaces import Part, is_image, parts_of
@@ -132,6 +134,7 @@ def measure(
     steps: int = STEPS,
     limit_s: float = float("inf"),
     give_sign: Callable[[], None] = lambda: None,
+    takes_masks: bool = True,
 ) -> RandomPlay:
     """Takes random actions in N environments; the caller closes them.
 
@@ -139,6 +142,7 @@ def measure(
         gamma: discount per step.
         steps: the fewest steps of all environments together. Fewer are taken if `limit_s` seconds are over
             before.
+        takes_masks: whether actions are drawn within the masks of an environment that gives masks.
     """
     parts = [part for part in parts_of(env.single_observation_space) if is_number(part)]
     features = sum(int(np.prod(part.space.shape or ())) for part in parts)
@@ -146,7 +150,12 @@ def measure(
     env.action_space.seed(0)
     autoreset = autoreset_of(env)
     is_over = episode_over(env)
-    observation, _ = env.reset(seed=0)
+    observation, info = env.reset(seed=0)
+    masks: FollowedMasks | None = None
+    if takes_masks and gives_masks(env, info):
+        distribution = action_distribution(env.single_action_space, has_masks=True)
+        masks = FollowedMasks(env, distribution, "under test", info)
+    random = np.random.default_rng(0)
     play.observations.add(numbers_of(parts, observation, env.num_envs))
     returns = np.zeros(env.num_envs)
     discounted = np.zeros(env.num_envs)
@@ -158,8 +167,12 @@ def measure(
         if calls % SIGN_EVERY == 0:
             give_sign()
         calls += 1
-        observation, rewards, terminated, truncated, info = env.step(env.action_space.sample())
-        ended = is_over(terminated, truncated, info)
+        if masks is None:
+            actions = env.action_space.sample()
+        else:
+            actions = masks.random_actions(random)
+        observation, rewards, terminated, truncated, info = env.step(actions)
+        ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
         is_real = ~is_ignored
         paid = np.where(is_real, rewards, 0.0)
         returns += paid
@@ -179,7 +192,11 @@ def measure(
             is_ignored = ended
         else:
             is_ignored = np.zeros_like(ended)
-        observation = autoreset.restart(observation, ended)
+        if masks is not None:
+            masks.step(info, ended)
+        observation, info = autoreset.restart(observation, info, ended)
+        if masks is not None:
+            masks.restart(info, ended)
         play.observations.add(numbers_of(parts, observation, env.num_envs))
     return play
 

@@ -45,7 +45,8 @@ class AtariGames(AtariVectorEnv):
         options = _options(config) | shown
         super().__init__(rom, num_envs, **options)
         if config.mode is not None or config.difficulty is not None:
-            self.ale = GamesInPython(rom, num_envs, options, config.mode, config.difficulty)
+            games: Any = GamesInPython(rom, num_envs, options, config.mode, config.difficulty)
+            self.ale = games  # has the methods that AtariVectorEnv calls
         self._life_loss, self.render_mode = config.life_loss, render_mode
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._lost, self._over = np.zeros((2, num_envs), np.bool_)  # at the last step

@@ -200,4 +200,5 @@ def areas(size: int, target: int) -> tuple[NDArray[np.int64], NDArray[np.float32
 
 def shrunk(frame: NDArray[Any], numbers: NDArray[np.int64], weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """The means of rows `[target, W]` of a frame `[size, W]`. A product of matrices would start threads for it."""
-    return sum(frame[row] * weight[:, None] for row, weight in zip(numbers, weights, strict=True))
+    means: NDArray[np.float32] = sum(frame[row] * weight[:, None] for row, weight in zip(numbers, weights, strict=True))
+    return means

@@ -67,6 +67,8 @@ def test_an_id_of_a_strangers_run_is_no_path(tmp_path: Path) -> None:
         (tmp_path / "id").write_text(text)
         assert known_id(tmp_path / "id") == expected
     assert known_id(tmp_path / "nowhere") is None
+    keep_id(tmp_path / "id", "run@2")
+    assert known_id(tmp_path / "id") == "run@2"
 
 
 def test_an_id_is_neither_read_nor_written_through_a_link(tmp_path: Path) -> None:

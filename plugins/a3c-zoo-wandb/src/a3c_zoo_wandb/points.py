@@ -10,7 +10,7 @@ from a3c_zoo.files import read_bytes, replace_file
 from a3c_zoo.records import Outcome, Progress
 
 #: What trackers make their ids of.
-_ID = re.compile(r"[\w.-]{1,200}")
+_ID = re.compile(r"[\w.+=@-]{1,230}")
 #: The most bytes of a file with an id.
 _MOST_BYTES = 1000
 
@@ -56,6 +56,6 @@ def known_id(file: Path) -> str | None:
     return None
 
 
-def keep_id(file: Path, known: str) -> None:
+def keep_id(file: Path, tracker_id: str) -> None:
     """Writes the id of the run of a tracker. A link that lies there is replaced; where it leads, nothing changes."""
-    replace_file(file, f"{known}\n".encode())
+    replace_file(file, f"{tracker_id}\n".encode())

@@ -1,0 +1,202 @@
+"""Action masks: which actions an environment allows at each step.
+
+An environment gives them in one of two ways, and a run finds out once which one it is, before it starts:
+
+    info["action_mask"]    of `reset` and `step`, as Gymnasium's and PettingZoo's environments give it
+    action_masks()         a method, as sb3-contrib calls it
+
+A mask has a bool, or 0 and 1, for each action of a Discrete space. For a MultiDiscrete space the masks of the choices
+follow each other, or come as a tuple. What follows from a mask is in `actions.masked_logits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
+from numpy.typing import NDArray
+
+from a3c_zoo.errors import EnvironmentContractError
+from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.learning.autoreset import autoreset_of
+from a3c_zoo.learning.returns import Bools
+
+#: The key of an info, and the name of the method.
+KEY: Final = "action_mask"
+METHOD: Final = "action_masks"
+
+#: Returns the masks of some environments, for their numbers.
+Caller = Callable[[list[int]], list[Any]]
+
+
+def gives_masks(env: VectorEnv[Any, Any, Any], info: Mapping[str, Any]) -> bool:
+    """Whether an environment gives action masks.
+
+    Args:
+        info: what its `reset` returned.
+    """
+    return KEY in info or _caller(env) is not None
+
+
+def _caller(env: VectorEnv[Any, Any, Any]) -> Caller | None:
+    """What calls the method of an environment; None if it has none.
+
+    Gymnasium's vector wrappers hide it, so it is looked for behind them.
+    """
+    while isinstance(env, VectorWrapper) and METHOD not in vars(type(env)):
+        env = env.env
+    if isinstance(env, SyncVectorEnv):
+        if not all(single.has_wrapper_attr(METHOD) for single in env.envs):
+            return None
+        methods = [single.get_wrapper_attr(METHOD) for single in env.envs]
+        return lambda numbers: [methods[n]() for n in numbers]
+    method = getattr(env, METHOD, None)
+    if not callable(method):
+        return None
+
+    def call(numbers: list[int]) -> list[Any]:
+        masks = method()
+        return [masks[n] for n in numbers]
+
+    return call
+
+
+class ActionMasks:
+    """Reads the masks of N environments with A logits each.
+
+    Args:
+        env: the environments. distribution: over their actions. name: of the environment, in messages.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], distribution: ActionDistribution, name: str) -> None:
+        sizes = getattr(distribution, "sizes", (distribution.num_logits,))
+        self._size = sum(sizes)
+        self._starts = np.cumsum((0, *sizes[:-1]))
+        self._num_envs = env.num_envs
+        self._name = name
+        self._call = _caller(env)
+
+    def take(self, info: Mapping[str, Any], out: Bools, which: Bools | None = None) -> None:
+        """Writes the masks of what is acted on next.
+
+        Args:
+            info: what `reset` or `step` returned. out: `[N, A]`.
+            which: the environments whose rows are written, `[N]`; None for all.
+
+        Raises:
+            EnvironmentContractError: a mask is missing, has a wrong form, or forbids every action.
+        """
+        if which is None:
+            which = np.ones(self._num_envs, np.bool_)
+        elif not which.any():
+            return
+        given = info.get(KEY)
+        if given is None and self._call is not None:
+            masks = self._rows(self._call(np.flatnonzero(which).tolist()))
+        else:
+            masks = self._of_info(given, info.get(f"_{KEY}"), which)
+        forbids_all = ~np.logical_or.reduceat(masks, self._starts, axis=1)
+        if forbids_all.any():
+            row, choice = np.argwhere(forbids_all)[0].tolist()
+            self._refuse_empty(int(np.flatnonzero(which)[row]), choice)
+        out[which] = masks
+
+    def _of_info(self, given: Any, present: Any, which: Bools) -> Bools:
+        """The masks of an info, `[which.sum(), A]`."""
+        missing = which if given is None else np.zeros_like(which)
+        if given is not None and present is not None:
+            missing = which & ~np.asarray(present, np.bool_)
+        if missing.any():
+            raise EnvironmentContractError(
+                f"environment '{self._name}' gave no action mask in info['{KEY}'] "
+                f"(environment {int(np.flatnonzero(missing)[0])} of {self._num_envs}): reset() and each step() must "
+                "give one, as the first reset() did. env.action_masks=false ignores them"
+            )
+        if isinstance(given, tuple) and all(np.ndim(part) == 2 for part in given):
+            given = np.concatenate(given, axis=1)  # of a vector environment: an array for each choice
+        if isinstance(given, np.ndarray) and given.dtype != object:
+            return self._checked(given, self._num_envs)[which]
+        return self._rows([given[n] for n in np.flatnonzero(which).tolist()])
+
+    def _rows(self, masks: list[Any]) -> Bools:
+        """Masks of single environments, each an array or a tuple of one array for each choice, as `[n, A]`."""
+        rows = [np.concatenate(mask) if isinstance(mask, tuple) else np.asarray(mask) for mask in masks]
+        for row in rows:
+            self._checked(row[np.newaxis], 1)
+        return np.array(rows, np.bool_)
+
+    def _checked(self, masks: NDArray[Any], num_envs: int) -> Bools:
+        """The same as bools; raises EnvironmentContractError unless they are `[num_envs, A]`, of bools or 0 and 1."""
+        is_form = masks.shape == (num_envs, self._size) and masks.dtype.kind in "biu"
+        if is_form and masks.dtype.kind == "b":
+            return masks
+        if is_form and ((masks == 0) | (masks == 1)).all():
+            return masks.astype(np.bool_)
+        form = f"{masks.dtype} {list(masks.shape[1:])}"
+        if is_form:
+            form += " with other numbers than 0 and 1"
+        raise EnvironmentContractError(
+            f"environment '{self._name}' gave a wrong action mask: {form}; it must be of bool, or of 0 and 1 in "
+            f"integers, with {self._size} elements"
+        )
+
+    def _refuse_empty(self, n: int, choice: int) -> None:
+        what = "every action"
+        if len(self._starts) > 1:
+            what = f"every action of choice {choice}"
+        raise EnvironmentContractError(
+            f"environment '{self._name}' gave an action mask that forbids {what} (environment {n} of "
+            f"{self._num_envs}): allow one, or end the episode with the step before"
+        )
+
+
+class FollowedMasks:
+    """The masks of what is acted on next, from step to step of an evaluation.
+
+    Args:
+        info: what the first `reset` returned. Others: see `ActionMasks`.
+
+    Attributes:
+        allowed: `[N, A]`, bool.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        distribution: ActionDistribution,
+        name: str,
+        info: Mapping[str, Any],
+    ) -> None:
+        self._masks = ActionMasks(env, distribution, name)
+        self._autoreset = autoreset_of(env)
+        self._distribution = distribution
+        self.allowed: Bools = np.ones((env.num_envs, distribution.num_logits), np.bool_)
+        self._masks.take(info, self.allowed)
+
+    def step(self, info: Mapping[str, Any], ended: Bools) -> None:
+        """Reads what a step returned. A final observation has no mask, and the action after it may be any."""
+        self.allowed[ended] = True
+        self._masks.take(info, self.allowed, ~ended)
+
+    def restart(self, info: Mapping[str, Any], ended: Bools) -> None:
+        """Reads what `Autoreset.restart` returned; with NEXT_STEP, episodes begin a step later."""
+        if not self._autoreset.ignores_a_step:
+            self._masks.take(info, self.allowed, ended)
+
+    def random_actions(self, generator: np.random.Generator) -> NDArray[Any]:
+        """Uniformly random actions among the allowed ones, `[N, ...]`, as the environment takes them."""
+        return random_action(self._distribution, self.allowed, generator)
+
+
+def random_action(
+    distribution: ActionDistribution, masks: Bools, generator: np.random.Generator
+) -> NDArray[Any]:
+    """Uniformly random actions among those that masks `[N, A]` allow, `[N, ...]`, as the environment takes them."""
+    scores = np.where(masks, generator.random(masks.shape), -1.0)
+    sizes = getattr(distribution, "sizes", None)
+    if sizes is None:
+        return distribution.to_env(scores.argmax(axis=1))
+    choices = np.split(scores, np.cumsum(sizes)[:-1], axis=1)
+    return distribution.to_env(np.stack([choice.argmax(axis=1) for choice in choices], axis=1))
