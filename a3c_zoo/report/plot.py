@@ -9,12 +9,12 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, overload
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, overload
 
 import numpy as np
 
 from a3c_zoo.config.yaml import display
-from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable
+from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable, refuse_others
 from a3c_zoo.figures.curves import Line, running_mean
 from a3c_zoo.figures.measures import drawn_evaluations
 from a3c_zoo.files import refuse_out, write_out
@@ -146,6 +146,8 @@ def plot(
     Raises:
         ZooError: nothing to draw, several environments, too few or too many labels; or `out` exists, or is refused.
     """
+    refuse_others("kind", kind, get_args(Kind))
+    refuse_others("x", x, get_args(Axis))
     path = None if out is None else Path(out)
     if path is not None:
         refuse_out(path, SUFFIXES, force)
