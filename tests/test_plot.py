@@ -415,6 +415,10 @@ def test_a_pdf(runs: Path) -> None:
     assert files[0] == files[1]
     assert b"/Type3" not in files[0]  # many journals take no such fonts
     assert b"/TrueType" in files[0] or b"/CIDFontType2" in files[0]
+    plot(runs).savefig("y.pdf")  # of a figure, too
+    saved = Path("y.pdf").read_bytes()
+    assert b"/Type3" not in saved
+    assert b"/TrueType" in saved or b"/CIDFontType2" in saved
 
 
 def test_without_a_file_it_is_a_figure(runs: Path) -> None:
