@@ -206,7 +206,7 @@ class PlotFigure(Figure):
 
 
 def draw_plot(panel: Panel, note: str = "") -> PlotFigure:
-    """Draws one panel with a legend above it, and a line of small print below, if there is one."""
+    """Draws one panel with a legend above it, and small print below, if there is any."""
     with style():
         width, height = PLOT_INCHES
         columns, more = _legend(panel, LEGEND_CHARACTERS, PLOT_ROWS)

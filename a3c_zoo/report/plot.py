@@ -140,7 +140,7 @@ def plot(
         frame_skip: emulator frames per step in Atari monitors of other programs; by default 4.
         env: only runs on this environment, and runs that do not name theirs. force: overwrite `out`.
         labels: names of the curves, in the order of the legend. Curves of the same name become one group.
-        caption: whether a line below the picture says what is thick, dashed and thin.
+        caption: whether two lines below the picture say what is thick, dashed and thin.
         trust: whether runs that do not lie in `runs_dir` may name a module to import, to look up the threshold.
 
     Raises:
@@ -301,10 +301,11 @@ def _y_label(drawn: Sequence[DrawnRun], kind: Kind, window: int | None) -> str:
 
 
 def _caption(sizes: set[int]) -> str:
-    """What is thick, dashed and thin, for groups of these numbers of runs; "" if there is no group."""
+    """What is thick, dashed and thin, in two lines, for groups of these numbers of runs; "" if there is no group."""
     if not sizes:
         return ""
-    return f"thick: {thick(sizes, INTERVAL, RANGE)}, as far as all go, then dashed; thin: single runs"
+    middle = f"thick: {thick(sizes, INTERVAL, RANGE)}, while all runs go on"
+    return f"{middle}\ndashed: the middle of the longer runs; thin: single runs"
 
 
 def time_axis(longest_s: float) -> tuple[float, str]:
