@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class ZooError(Exception):
@@ -166,6 +166,12 @@ AROUND_GAMES = re.compile(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$")
 MOST_NAMES = 8
 #: So many letters of a name's beginning say which one is meant.
 LEAST_LETTERS = 3
+
+
+def refuse_others(name: str, value: str, values: Sequence[str]) -> None:
+    """Raises ZooError if an argument of a function of Python is none of the values that it can have."""
+    if value not in values:
+        raise ZooError(f"{name} {value!r}: choose {', '.join(values)}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -95,7 +95,7 @@ def open_without_links(path: str, flags: int, permissions: int = 0o666) -> int:
 def lock(file: int, exclusive: bool) -> bool:
     """Takes the lock of an open file, which ends when the file is closed. False if another process holds it.
 
-    A system without locks has files of locks only while they are held: there it is always False.
+    On a system without such locks the answer is always False: there, a file of a lock exists only while it is held.
 
     Args:
         file: its descriptor.
@@ -171,14 +171,14 @@ def _limit(name: str) -> int:
 
 
 def block_signals(numbers: Iterable[int]) -> set[int]:
-    """From now on these signals wait, where signals have masks. Returns all that waited before."""
+    """Makes these signals wait until they are unblocked, where signals have masks. Returns those that waited before."""
     if not hasattr(signal, "pthread_sigmask"):
         return set()
     return {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, numbers)}
 
 
 def unblock_signals(numbers: Iterable[int]) -> None:
-    """From now on these signals come again."""
+    """Lets these signals come again, also those that have waited."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 import a3c_zoo
 from a3c_zoo.cli.main import cli
-from a3c_zoo.errors import ConfigError, MissingGuardError
+from a3c_zoo.errors import ConfigError, MissingGuardError, ZooError
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs import api
 from a3c_zoo.runs.run_html import curve_svg, run_html
@@ -249,6 +249,23 @@ def test_a_loaded_agent_is_evaluated_as_its_run(tmp_path: Path) -> None:
         a3c_zoo.evaluate(agent, checkpoint="best")
     with pytest.raises(a3c_zoo.ZooError, match="--episodes 0: give 1 or more"):
         a3c_zoo.evaluate(agent, episodes=0)
+
+
+def test_what_train_returned_stands_for_its_run(tmp_path: Path) -> None:
+    """Where a function takes a run: `train` goes on with it, and begins another one with its parameters."""
+    first = a3c_zoo.train("cartpole", serial=True, steps=200, runs_dir=tmp_path)
+    later = a3c_zoo.train(resume=first, steps=first.steps + 200)
+    assert later.run == first.run
+    assert later.steps > first.steps
+    begun = a3c_zoo.train("cartpole", serial=True, steps=200, init_from=later, runs_dir=tmp_path)
+    assert "begins with the parameters of" in (begun.run / "events.jsonl").read_text()
+
+
+def test_a_plot_of_no_known_kind_or_axis(outcome: Outcome) -> None:
+    with pytest.raises(ZooError, match=r"^kind 'returns': choose return, episode-length, evaluation$"):
+        a3c_zoo.plot(outcome, kind="returns")  # type: ignore[call-overload]
+    with pytest.raises(ZooError, match=r"^x 'hours': choose steps, seconds, episodes$"):
+        a3c_zoo.plot(outcome, x="hours")  # type: ignore[call-overload]
 
 
 def test_a_script_shows_the_progress_if_it_asks(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,11 @@ The environment sleeps in its steps, so the waits of these tests cost no core.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -19,6 +21,7 @@ import numpy as np
 import pytest
 
 import a3c_zoo
+from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs.full_disk import RETRY_S
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
@@ -152,6 +155,25 @@ def test_a_disk_that_stays_full_ends_the_run_in_order(disk: Disk, tmp_path: Path
     with toy_installed(tmp_path / "again"):
         assert a3c_zoo.train(resume=run, steps=steps + 200).reason == "steps"
     assert_nothing_is_lost_after_a_resume(run)
+
+
+def test_a_run_whose_disk_took_no_checkpoint_keeps_its_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the first one. A run that ended before its first episode leaves no directory."""
+
+    def refuse(path: Path, *_: Any) -> None:
+        raise RunDirectoryError(f"cannot write {path}") from OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("a3c_zoo.runs.session.write_checkpoint", refuse)
+    for patience_s, is_kept in ((1.0, True), (0.0, False)):
+        overrides = {"run.checkpoint_every_s": 0.1, "run.disk_patience_s": patience_s}
+        with pytest.raises(RunDirectoryError, match="cannot write"):
+            a3c_zoo.train("cartpole", serial=True, overrides=overrides, name="x", runs_dir=tmp_path)
+        assert (tmp_path / "x/monitor.csv").exists() == is_kept
+        if is_kept:
+            assert len(episodes(tmp_path / "x")) > 10
+            shutil.rmtree(tmp_path / "x")
 
 
 def assert_nothing_is_lost_after_a_resume(run: Path) -> None:

@@ -220,6 +220,11 @@ def test_the_entry_of_a_function() -> None:
     assert entry_of(make_without_end).threshold is None
     assert [entry_of(each).variant for each in (Pictures, Arm, Holder.Inner)] == ["image", "continuous", ""]
     assert entry_of(Holder.Inner).name == "inner"
+    assert [entry_of(type(name, (Arm,), {})).name for name in ("_Own", "Größe", "迷路")] == [
+        "own",
+        "gre",
+        "environment",
+    ]
 
 
 def test_the_sets_of_gym_apply_and_the_registry_knows_it(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from unittest.mock import Mock
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import a3c_zoo
 from a3c_zoo import ZooError
@@ -280,11 +283,20 @@ def test_fewer_than_five_runs_have_no_interval(
     monkeypatch.setattr("a3c_zoo.report.plot.draw_plot", drawing)
     text = plot(tmp_path, tmp_path / "x.svg", x="episodes", caption=True).path.read_text()
     panel, note = drawing.call_args.args
-    assert note == (f"thick: {thick}, as far as all go, then dashed; thin: single runs" if thick else "")
-    assert note in text
+    lines = [f"thick: {thick}, while all runs go on", "dashed: the middle of the longer runs; thin: single runs"]
+    assert note.splitlines() == (lines if thick else [])
+    assert all(line in text for line in note.splitlines())
+    assert len(small_print(draw_plot(panel, note))) == bool(note)
     bands = [(group.band, len(group.runs)) for group in panel.groups.values() if group.band]
     assert [band.value[-1] for band, _ in bands] == pytest.approx(ends)
     assert all((band.low[-1], band.high[-1]) == (1, 3 ** (count - 1)) for band, count in bands if count < 5)
+
+
+def small_print(figure: Figure) -> list[Text]:
+    """The texts below the picture of which no word is cut off at its edge."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    texts = [text for text in figure.findobj(Text) if text.get_text().startswith("thick: ")]
+    return [text for text in texts if text.get_window_extent(renderer).x1 < figure.bbox.width]
 
 
 def test_the_same_figure_gives_the_same_file() -> None:
@@ -415,6 +427,10 @@ def test_a_pdf(runs: Path) -> None:
     assert files[0] == files[1]
     assert b"/Type3" not in files[0]  # many journals take no such fonts
     assert b"/TrueType" in files[0] or b"/CIDFontType2" in files[0]
+    plot(runs).savefig("y.pdf")  # of a figure, too
+    saved = Path("y.pdf").read_bytes()
+    assert b"/Type3" not in saved
+    assert b"/TrueType" in saved or b"/CIDFontType2" in saved
 
 
 def test_without_a_file_it_is_a_figure(runs: Path) -> None:

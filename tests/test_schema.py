@@ -94,7 +94,7 @@ def test_keys_of_one_agent_are_no_keys_of_another(registry: Registry) -> None:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A run hook with a key of its own, and one whose model has a type that no schema can say."""
+    """A run hook with a key of its own, one whose model has a type that no schema can say, and a broken one."""
     source = """
 from a3c_zoo import HookEntry, hookimpl
 from a3c_zoo.config import HookConfig
@@ -115,6 +115,7 @@ def zoo_hooks():
     return [
         HookEntry("patient", "m:f", "own_hooks:PatienceConfig", revision=1),
         HookEntry("odd", "m:f", "own_hooks:OddConfig", revision=1),
+        HookEntry("broken", "m:f", "own_hooks:Nowhere", revision=1),
     ]
 """
     monkeypatch.syspath_prepend(plugin_distribution(tmp_path / "installed", "own-hooks", source))
@@ -128,6 +129,7 @@ def test_keys_of_a_plugin_count() -> None:
     schema = set_schema(get_registry())
     assert faults(schema, "plugins:\n  patient:\n    patience: 0") == ["plugins.patient.patience"]
     assert faults(schema, "plugins:\n  patient:\n    patience: 2\n  odd:\n    odd: anything") == []
+    assert faults(schema, "plugins:\n  broken:\n    any: 3") == []
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
@@ -154,6 +156,10 @@ def test_a_written_set_has_its_schema_beside_it(
     assert schema["$comment"] == MADE
     assert faults(schema, text) == []
     assert command_line("show", "hyperparams", "cartpole", "--hyperparams", "my.yml") == 0
+    # Beside sets of another environment, it is that of all sets.
+    assert command_line("show", "hyperparams", "pong", "--out", "pong.yml") == 0
+    both = json.loads(Path(FILE).read_text())
+    assert (faults(both, text), faults(both, Path("pong.yml").read_text())) == ([], [])
     # One that a command has made is made anew; one of the user's stays.
     Path(FILE).write_text(f'{{"$comment": "{MADE}"}}')
     assert command_line("show", "hyperparams", "cartpole", "--out", "other.yml") == 0

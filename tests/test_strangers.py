@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import a3c_zoo
 from a3c_zoo.cli.common import complete_run
 from a3c_zoo.cli.compare import command as compare_command
 from a3c_zoo.cli.evaluate import command as evaluate_command
 from a3c_zoo.cli.play import command as play
-from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError
 from a3c_zoo.figures.curves import Line
 from a3c_zoo.report.drawing import Panel, group_of, to_inline_svg
 from a3c_zoo.report.pages import plain
@@ -114,6 +115,27 @@ def test_no_import_is_chosen_by_a_run(use: Callable[[bool], Any], place: Path) -
     with pytest.raises(ZooError, match="unknown key"):  # CartPole's keys are not those of gym:
         use(True)
     assert (place / "mark").exists()
+
+
+class AnyArguments(CartPoleEnv):
+    """A class that takes every argument."""
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__()
+
+
+def test_no_argument_names_the_code_of_a_given_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`env.kwargs` has plain values. That of this name would take the place of the class that the program gives."""
+    monkeypatch.chdir(tmp_path)
+    quick = {"run.stop_when_solved": False}
+    run = a3c_zoo.train(AnyArguments, serial=True, steps=100, overrides=quick, name="run", runs_dir="inbox").run
+    config = run / "config.yml"
+    text = config.read_text()
+    assert "kwargs: {}" in text
+    config.write_text(text.replace("kwargs: {}", "kwargs: {function: 'os:system', command: touch mark}"))
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.function: environment 'anyarguments' gives 'function' itself"):
+        evaluate(run, env=AnyArguments, episodes=1)
+    assert not (tmp_path / "mark").exists()
 
 
 def test_a_run_of_installed_names_needs_no_trust(place: Path) -> None:

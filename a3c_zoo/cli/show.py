@@ -65,7 +65,7 @@ def hyperparams(
 
     A file of RL Baselines3 Zoo is translated. What has no key here is named on stderr.
     """
-    from a3c_zoo.config.schema import LINE, put_beside, set_schema
+    from a3c_zoo.config.schema import LINE, put_beside
     from a3c_zoo.config.sets import describe, dump_config, resolve_config
     from a3c_zoo.config.yaml import display
 
@@ -80,7 +80,7 @@ def hyperparams(
     config = resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides)
     if out is not None:
         write_out(out, (LINE + dump_config(config)).encode(), force)
-        put_beside(out, set_schema(registry, entry, agent_entry))
+        put_beside(out, registry, entry, agent_entry)
     rows = describe(config)
     if as_json:
         click.echo(json.dumps([row._asdict() for row in rows], indent=2))

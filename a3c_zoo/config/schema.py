@@ -6,6 +6,7 @@ Editors complete and check the keys of a set with it. What depends on several ke
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -84,12 +85,22 @@ def schema_text(schema: Schema) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def put_beside(out: Path, schema: Schema) -> None:
-    """Writes the schema beside a set that a command has written. A file that no command has made stays as it is."""
+def put_beside(out: Path, registry: Registry, env: EnvEntry, agent: AgentEntry) -> None:
+    """Writes the schema of sets of `env` and `agent` beside a set that a command has written.
+
+    A file that no command has made stays as it is. If sets of another environment or agent lie there, too, it becomes
+    the schema of all sets.
+    """
     path = out.with_name(FILE)
-    with suppress(OSError):  # the set is what the user has asked for
-        if not path.exists() or MADE.encode() in read_bytes(path, _MOST_BYTES):
-            replace_file(path, schema_text(schema).encode())
+    schema = set_schema(registry, env, agent)
+    with suppress(OSError, ValueError):  # the set is what the user has asked for
+        if os.path.lexists(path):
+            before = json.loads(read_bytes(path, _MOST_BYTES))
+            if not isinstance(before, dict) or before.get("$comment") != MADE:
+                return
+            if before.get("title", schema["title"]) != schema["title"]:
+                schema = set_schema(registry)
+        replace_file(path, schema_text(schema).encode())
 
 
 def _all_environments(registry: Registry) -> list[EnvEntry]:
@@ -101,14 +112,18 @@ def _all_environments(registry: Registry) -> list[EnvEntry]:
     return found
 
 
-def _model(path: str, base: type[Section] = Section) -> type[Section]:
-    model: type[Section] = load_part(f"configuration model '{path}'", path)
+def _model(path: str, base: type[Section] = Section) -> type[Section] | None:
+    """A model of the configuration; None if its plugin is broken: nobody knows its keys."""
+    try:
+        model: type[Section] = load_part(f"configuration model '{path}'", path)
+    except ZooError:
+        return None
     if isinstance(model, type) and issubclass(model, base):
         return model
     return base
 
 
-def _by_name(section: str, models: Mapping[str, type[Section]], defs: Schema) -> Schema:
+def _by_name(section: str, models: Mapping[str, type[Section] | None], defs: Schema) -> Schema:
     """The schema of a section whose keys depend on its key `name`."""
     schema = _merged(list(models.values()), defs)
     default = NAMED[section].model_fields["name"].default
@@ -123,15 +138,18 @@ def _by_name(section: str, models: Mapping[str, type[Section]], defs: Schema) ->
             "then": {"propertyNames": {"enum": list(model.model_fields)}},
         }
         for name, model in models.items()
+        if model is not None
     ]
     return schema
 
 
-def _merged(models: Sequence[type[Section]], defs: Schema) -> Schema:
-    """A section with the keys of any of these models."""
+def _merged(models: Sequence[type[Section] | None], defs: Schema) -> Schema:
+    """A section with the keys of any of these models. If one is None, it may have any key."""
     meanings: dict[str, list[Schema]] = {}
-    is_open = False
+    is_open = None in models
     for model in dict.fromkeys(models):
+        if model is None:
+            continue
         try:
             schema = model.model_json_schema(ref_template=f"#/$defs/{model.__name__}.{{model}}")
         except PydanticInvalidForJsonSchema:  # a plugin's own type

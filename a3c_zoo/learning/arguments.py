@@ -99,9 +99,18 @@ def creator_of(spec: gymnasium.envs.registration.EnvSpec) -> Callable[..., Any]:
 
 
 def check_arguments(entry: EnvEntry, config: EnvConfig) -> None:
-    """Raises ConfigError for an argument in `env.kwargs` that the environment does not take."""
+    """Raises ConfigError for an argument in `env.kwargs` that the environment does not take.
+
+    Arguments that an entry gives to its factory are not for a configuration. Such as `function` of a class that a
+    program gave: it names code, and the configuration of a run can be that of a stranger.
+    """
     if not config.kwargs:
         return
+    if entry.factory is not None:
+        for name in config.kwargs.keys() & entry.kwargs.keys():
+            raise ConfigError(
+                f"env.kwargs.{name}: environment '{entry.name}' gives '{name}' itself: leave it out"
+            )
     parameters = parameters_of(entry, type(config))
     for name in config.kwargs:
         if name not in parameters.defaults and not parameters.takes_others:

@@ -129,9 +129,12 @@ def path_of(function: EnvFunction) -> ImportString:
 
 
 def _name_of(path: ImportString) -> str:
-    """The environment's name: that of the class or the function, in lower case; a lambda is called `lambda`."""
+    """The environment's name: that of the class or the function, in lower case; a lambda is called `lambda`.
+
+    Names of environments have no letters but a to z. A class that has none of these is called `environment`.
+    """
     name = path.rpartition(":")[2].rpartition(".")[2].lower()
-    return re.sub(r"[^a-z0-9_]", "", name)
+    return re.sub(r"[^a-z0-9_]", "", name).lstrip("_") or "environment"
 
 
 def _refuse_uncallable(function: object) -> None:
@@ -151,8 +154,8 @@ def _refuse_uncallable(function: object) -> None:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # of some classes in C; calling it tells
         return
-    positional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in positional]
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
+    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
     if needed:
         name = path_of(function).rpartition(":")[2]
         values = ", ".join(f"{each}=…" for each in needed)

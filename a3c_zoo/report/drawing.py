@@ -54,6 +54,8 @@ BEYOND: Final[Mapping[str, Any]] = MappingProxyType(
 #: Pixels of an inch in a notebook, and in a file.
 NOTEBOOK_DPI: Final = 100
 FILE_DPI: Final = 160
+#: Fonts of files. SVG: text stays text. PDF: TrueType, because many journals take no Type 3 fonts.
+FONTS: Final[Mapping[Any, Any]] = MappingProxyType({"svg.fonttype": "none", "pdf.fonttype": 42})
 #: Text and axes in a picture of its own. A picture in a page takes the page's colour instead.
 _INK: Final = "#1b1c1d"
 
@@ -191,7 +193,12 @@ def thinned(line: Line, points: int = POINTS) -> Line:
 
 
 class PlotFigure(Figure):
-    """A figure of matplotlib that a notebook shows, also without pyplot."""
+    """A figure of matplotlib that a notebook shows, also without pyplot. A PDF of it has the fonts of journals."""
+
+    def savefig(self, fname: Any, *, transparent: bool | None = None, **kwargs: Any) -> None:
+        """As matplotlib's; the user's settings count, except those of fonts."""
+        with matplotlib.rc_context(dict(FONTS)):
+            super().savefig(fname, transparent=transparent, **kwargs)
 
     def _repr_png_(self) -> bytes:
         """The picture, for notebooks."""
@@ -199,7 +206,7 @@ class PlotFigure(Figure):
 
 
 def draw_plot(panel: Panel, note: str = "") -> PlotFigure:
-    """Draws one panel with a legend above it, and a line of small print below, if there is one."""
+    """Draws one panel with a legend above it, and small print below, if there is any."""
     with style():
         width, height = PLOT_INCHES
         columns, more = _legend(panel, LEGEND_CHARACTERS, PLOT_ROWS)
@@ -336,8 +343,7 @@ def style() -> Iterator[None]:
     settings |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
     settings |= {"axes.grid": True, "grid.color": "#808080", "grid.alpha": 0.25, "grid.linewidth": 0.6}
     settings |= {"text.parse_math": False}  # a `$` in a name is a dollar
-    settings |= {"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "a3c-zoo"}
-    settings |= {"pdf.fonttype": 42}  # TrueType: many journals take no Type 3 fonts
+    settings |= {"font.size": 10, "svg.hashsalt": "a3c-zoo", **FONTS}
     with matplotlib.rc_context(settings):
         yield
 

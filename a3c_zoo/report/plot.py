@@ -9,12 +9,12 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, overload
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, overload
 
 import numpy as np
 
 from a3c_zoo.config.yaml import display
-from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable
+from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable, refuse_others
 from a3c_zoo.figures.curves import Line, running_mean
 from a3c_zoo.figures.measures import drawn_evaluations
 from a3c_zoo.files import refuse_out, write_out
@@ -140,12 +140,14 @@ def plot(
         frame_skip: emulator frames per step in Atari monitors of other programs; by default 4.
         env: only runs on this environment, and runs that do not name theirs. force: overwrite `out`.
         labels: names of the curves, in the order of the legend. Curves of the same name become one group.
-        caption: whether a line below the picture says what is thick, dashed and thin.
+        caption: whether two lines below the picture say what is thick, dashed and thin.
         trust: whether runs that do not lie in `runs_dir` may name a module to import, to look up the threshold.
 
     Raises:
         ZooError: nothing to draw, several environments, too few or too many labels; or `out` exists, or is refused.
     """
+    refuse_others("kind", kind, get_args(Kind))
+    refuse_others("x", x, get_args(Axis))
     path = None if out is None else Path(out)
     if path is not None:
         refuse_out(path, SUFFIXES, force)
@@ -299,10 +301,11 @@ def _y_label(drawn: Sequence[DrawnRun], kind: Kind, window: int | None) -> str:
 
 
 def _caption(sizes: set[int]) -> str:
-    """What is thick, dashed and thin, for groups of these numbers of runs; "" if there is no group."""
+    """What is thick, dashed and thin, in two lines, for groups of these numbers of runs; "" if there is no group."""
     if not sizes:
         return ""
-    return f"thick: {thick(sizes, INTERVAL, RANGE)}, as far as all go, then dashed; thin: single runs"
+    middle = f"thick: {thick(sizes, INTERVAL, RANGE)}, while all runs go on"
+    return f"{middle}\ndashed: the middle of the longer runs; thin: single runs"
 
 
 def time_axis(longest_s: float) -> tuple[float, str]:

@@ -60,9 +60,9 @@ def train(
     time_limit_s: float | None = None,
     stop_return: float | None = None,
     film_every: int | None = None,
-    resume: str | Path | None = None,
+    resume: GivenRun | None = None,
     checkpoint: str | int | None = None,
-    init_from: str | Path | None = None,
+    init_from: GivenRun | None = None,
     name: str | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
@@ -79,9 +79,10 @@ def train(
         workers, device, seed, steps, episodes, time_limit_s, stop_return, film_every: the keys of these names in the
             section `run` of the configuration; None leaves the value of the set.
         serial: workers in turn in this process, exactly reproducible.
-        resume: a run to go on with. trust: its configuration may name modules to import, even if it is not your own.
+        resume: a run to go on with, or what `train` returned. trust: its configuration may name modules to
+            import, even if it is not your own.
         checkpoint: of that run: "best", or its number of steps; by default the newest. Later ones are moved aside.
-        init_from: a new run begins with the parameters of this policy; a name as `load_agent` takes it.
+        init_from: a new run begins with the parameters of this policy, as `load_agent` takes it.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.
         observer: is told how the run goes; see `a3c_zoo.runs.setup.Observer`.
         progress: True: show how the run goes, in scripts on stderr. False: show nothing. By default only notebooks
@@ -112,12 +113,13 @@ def train(
                 "--name": name,
             }
             others |= {"--serial": serial, "--init-from": init_from}
-            run = _run_to_resume(resume, Path(runs_dir), trust, env)
+            run = _run_to_resume(place_of(resume), Path(runs_dir), trust, env)
             outcome = train_on(run, given, watcher, others, checkpoint)
         else:
             _refuse_without_resume(trust and init_from is None, checkpoint)
             config = _config(env, agent, hyperparams, overrides, given)
-            setup = new_setup(config, serial, init_from, Path(runs_dir), trust)
+            initial = None if init_from is None else place_of(init_from)
+            setup = new_setup(config, serial, initial, Path(runs_dir), trust)
             outcome = train_new(setup, Path(runs_dir), name, watcher)
         view.ended(outcome)
         return RunOutcome.of(outcome)

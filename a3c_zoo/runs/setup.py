@@ -97,6 +97,7 @@ class RunSetup:
         """What meta.json holds."""
         machine = describe_host()
         machine["versions"] |= plugin_versions(self.registry, self.config)
+        given_env = self._given_env()
         return {
             "format": RUN_FORMAT,
             "env": self.config.env_name,
@@ -112,7 +113,7 @@ class RunSetup:
             "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
             "command": sys.argv,
             **({"init_from": self.initial.told} if self.initial else {}),
-            **({"given_env": given} if (given := self._given_env()) else {}),
+            **({"given_env": given_env} if given_env else {}),
             **machine,
         }
 

@@ -79,9 +79,10 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
 def _remove_if_empty(directory: RunDirectory) -> None:
     """Removes the directory of a new run that ended before it began: nobody could go on with it, or learn from it.
 
-    The first checkpoint is written when all workers are ready.
+    The first checkpoint is written when all workers are ready. A run whose disk has refused it has episodes.
     """
-    if not any(directory.checkpoints.glob("[!.]*")):
+    has_checkpoint = any(directory.checkpoints.glob("[!.]*"))
+    if not has_checkpoint and not Run(directory.home).has_episodes():
         shutil.rmtree(directory.home, ignore_errors=True)
 
 
@@ -93,8 +94,10 @@ def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
     """
     _warm_up(setup)
     setup.run_hooks()
-    if name is not None and os.path.lexists(path := runs_dir / valid_name(name)):
-        raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name")
+    if name is not None:
+        path = runs_dir / valid_name(name)
+        if os.path.lexists(path):
+            raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name")
     load_factory(f"agent '{setup.agent.name}'", setup.agent.run)
     from a3c_zoo.processes.probe import read_spaces  # imports torch
 

@@ -286,10 +286,10 @@ class Run(RunDirectory):
         except RunDirectoryError:
             return False
         if outcome is None:  # it was killed
-            return not self._has_episodes()
+            return not self.has_episodes()
         return outcome.reason == "interrupted" or not outcome.steps
 
-    def _has_episodes(self) -> bool:
+    def has_episodes(self) -> bool:
         """Whether it has ended a training episode, as far as its monitor.csv can be read."""
         try:
             return read_bytes(self.path / "monitor.csv", MAX_TABLE).count(b"\n") > 2

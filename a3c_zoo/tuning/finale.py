@@ -22,7 +22,7 @@ from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method
 from a3c_zoo.comparison.plan import Budget, Plan, plan_run
 from a3c_zoo.config import Config, yaml
-from a3c_zoo.config.schema import LINE, put_beside, set_schema
+from a3c_zoo.config.schema import LINE, put_beside
 from a3c_zoo.config.sets import describe, resolve_config
 from a3c_zoo.config.settings import TUNING, TUNING_COST
 from a3c_zoo.engines import Engine
@@ -314,7 +314,7 @@ def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Co
         free = next(each for each in (path, *itertools.islice(others, 10_000)) if not each.exists())
         write_new(free, text.encode())
     registry = get_registry()
-    put_beside(free, set_schema(registry, registry.env(config.env_name), registry.agent(config.agent_name)))
+    put_beside(free, registry, registry.env(config.env_name), registry.agent(config.agent_name))
     return free
 
 

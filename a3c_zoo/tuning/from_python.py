@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from a3c_zoo.cures import install_extra
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, refuse_others
 from a3c_zoo.files import valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
@@ -80,8 +80,8 @@ def tune(
         from a3c_zoo.tuning.tuning_view import TuningView
     except ImportError as error:
         raise ZooError(f"tune needs Optuna ({error}): {install_extra('tune')}") from error
-    _refuse_others("sampler", sampler, SAMPLERS)
-    _refuse_others("pruner", pruner, PRUNERS)
+    refuse_others("sampler", sampler, SAMPLERS)
+    refuse_others("pruner", pruner, PRUNERS)
     last_seeds = FINAL_SEEDS if final_seeds is None else final_seeds
     counts = {"trials": trials, "seeds": seeds, "final_seeds": last_seeds, "episodes": episodes}
     if small := [name for name, count in counts.items() if count < 1]:
@@ -118,8 +118,3 @@ def _argument_text(name: str, value: object) -> str:
     if value is None:
         return name
     return f"{name}={value}"
-
-
-def _refuse_others(name: str, value: str, values: Sequence[str]) -> None:
-    if value not in values:
-        raise ZooError(f"{name} '{value}': choose {', '.join(values)}")

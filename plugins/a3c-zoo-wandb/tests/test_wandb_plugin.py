@@ -69,12 +69,16 @@ def test_an_id_of_a_strangers_run_is_no_path(tmp_path: Path) -> None:
     assert known_id(tmp_path / "nowhere") is None
     keep_id(tmp_path / "id", "run@2")
     assert known_id(tmp_path / "id") == "run@2"
-    (tmp_path / "link").symlink_to(tmp_path / "mine")
-    (tmp_path / "mine").write_text("mine")
-    with pytest.raises(OSError, match="symbolic links"):
-        keep_id(tmp_path / "link", "run")
-    assert known_id(tmp_path / "link") is None
-    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_an_id_is_neither_read_nor_written_through_a_link(tmp_path: Path) -> None:
+    mine, link, pipe = tmp_path / "mine", tmp_path / "link", tmp_path / "pipe"
+    mine.write_text("abc-1")
+    link.symlink_to(mine)
+    os.mkfifo(pipe)
+    assert (known_id(link), known_id(pipe)) == (None, None)
+    keep_id(link, "abc-2")
+    assert (mine.read_text(), known_id(link)) == ("abc-1", "abc-2")
 
 
 @pytest.mark.parametrize("name", ["trackio", "mlflow"])

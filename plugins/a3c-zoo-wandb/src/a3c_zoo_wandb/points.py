@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
+from a3c_zoo.files import read_bytes, replace_file
 from a3c_zoo.records import Outcome, Progress
 
 #: What trackers make their ids of.
 _ID = re.compile(r"[\w.+=@-]{1,230}")
+#: The most bytes of a file with an id.
+_MOST_BYTES = 1000
 
 
 def point(progress: Progress) -> dict[str, float]:
@@ -41,10 +43,12 @@ def final_figures(outcome: Outcome) -> dict[str, Any]:
 
 
 def known_id(file: Path) -> str | None:
-    """The id of the run of a tracker, in a file of the run directory; None without one."""
+    """The id of the run of a tracker, in a file of the run directory; None without one.
+
+    A stranger may have made the run: a link is not followed, and a FIFO is not waited for.
+    """
     try:
-        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
-            text = opened.read(1000).decode().strip()
+        text = read_bytes(file, _MOST_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError):
         return None
     if _ID.fullmatch(text):
@@ -53,7 +57,5 @@ def known_id(file: Path) -> str | None:
 
 
 def keep_id(file: Path, tracker_id: str) -> None:
-    """Writes the id into a file of the run directory. A link there is not followed: OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
-    with open(os.open(file, flags, 0o666), "wb") as opened:
-        opened.write(f"{tracker_id}\n".encode())
+    """Writes the id of the run of a tracker. A link that lies there is replaced; where it leads, nothing changes."""
+    replace_file(file, f"{tracker_id}\n".encode())
