@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import urllib.request
 from pathlib import Path
 
@@ -198,6 +200,21 @@ def test_what_rm_leaves_after_ctrl_c_can_be_removed(monkeypatch: pytest.MonkeyPa
     assert os.listdir("runs") == []
 
 
+def test_what_may_not_be_removed(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    trained("x")
+
+    def refused(path: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path / "file"))
+
+    with monkeypatch.context() as patch:
+        refused.avoids_symlink_attacks = True  # type: ignore[attr-defined]
+        patch.setattr(shutil, "rmtree", refused)
+        error = said(capsys, "rm", "x", "--yes", status=2)
+    assert re.search(r"Error: cannot remove runs/x/\w+/file: Operation not permitted\. Look at", error)
+    assert error.endswith("then type: a3c-zoo rm runs/x\n")
+    assert command_line("rm", "x", "--yes") == 0
+
+
 # tensorboard
 
 
@@ -214,6 +231,15 @@ def test_tensorboard_shows_the_runs_on_this_machine_alone(tmp_path: Path, capsys
             assert json.load(answer) == ["x/tensorboard"]
         server.process.send_signal(signal.SIGINT)
         server.process.wait(LIMIT_S)
+
+
+def test_a_port_that_is_taken(capsys: Captured) -> None:
+    trained("x")
+    capsys.readouterr()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        error = said(capsys, "tensorboard", "--port", port, status=2)
+    assert error == f"Error: --port {port}: Address already in use. Type: a3c-zoo tensorboard --port 0\n"
 
 
 # train --dry-run

@@ -11,7 +11,8 @@ import click
 
 from a3c_zoo.cli.common import complete_run, kept_runs_option
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.store.directory import disk_errors
+from a3c_zoo.files import shown
+from a3c_zoo.store.directory import run_argument
 from a3c_zoo.store.run import Run, find_run, list_runs
 from a3c_zoo.words import counted
 
@@ -114,14 +115,19 @@ def _remove(run: Run) -> None:
     _refuse(Run(run.path))  # somebody may have gone on with it since the question
     run.lock()
     try:
-        with disk_errors(run.path, "remove", "and look at its permissions"):
-            for path in run.home.iterdir():
-                if path.name in ("meta.json", "run.lock"):
-                    continue
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
-            shutil.rmtree(run.home)
+        for path in run.home.iterdir():
+            if path.name in ("meta.json", "run.lock"):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        shutil.rmtree(run.home)
+    except OSError as error:
+        where = shown(Path(error.filename or run.path))
+        raise RunDirectoryError(
+            f"cannot remove {where}: {error.strerror or error}. Look at its permissions, then type: "
+            f"a3c-zoo rm {run_argument(run.path)}"
+        ) from error
     finally:
         run.unlock()
