@@ -156,8 +156,8 @@ class Settings:
                 self._fault(setting, key, str(error))
                 continue
             section, dot, rest = key.rpartition(".")
-            if section == ARGUMENTS:
-                self._put_argument(rest, setting)
+            if key.startswith(f"{ARGUMENTS}."):
+                self._put_argument(key.removeprefix(f"{ARGUMENTS}."), setting)
             elif dot:
                 self._put(section, rest, setting)
             else:
