@@ -126,12 +126,24 @@ def test_rm_removes_the_failed_ones_after_a_question(capsys: Captured, monkeypat
     shown = capsys.readouterr().out
     assert asked == ["Remove 2 runs?"]
     assert re.search(r"^runs/failed  error, [\d,]+ steps, [\d.]+ MiB$", shown, re.MULTILINE)
-    assert re.search(r"^runs/killed  died, has checkpoints, [\d.]+ MiB, also notes.txt$", shown, re.MULTILINE)
+    assert re.search(r"^runs/killed  died, has checkpoints, [\d.]+ MiB; what stays: notes\.txt$", shown, re.MULTILINE)
     assert sorted(os.listdir("runs")) == ["failed", "good", "killed"]
     assert command_line("rm", "--yes") == 0
-    assert capsys.readouterr().out.endswith("Removed 2 runs.\n")
-    assert os.listdir("runs") == ["good"]
+    assert capsys.readouterr().out.endswith("runs/killed stays, with notes.txt\nRemoved 2 runs.\n")
+    assert sorted(os.listdir("runs")) == ["good", "killed"]
+    assert os.listdir("runs/killed") == ["notes.txt"]
     assert said(capsys, "rm", "--yes") == "No run in runs has failed.\n"
+
+
+def test_rm_leaves_what_is_no_part_of_a_run() -> None:
+    """Such as runs that were trained in the directory of another one."""
+    trained("x")
+    Path("runs/x/.config.yml.0123456789abcdef.tmp").write_text("")
+    Path("runs/x/.hidden").write_text("mine")
+    Path("runs/x/runs/y").mkdir(parents=True)
+    assert command_line("rm", "x", "--yes") == 0
+    assert sorted(os.listdir("runs/x")) == [".hidden", "runs"]
+    assert os.listdir("runs/x/runs") == ["y"]
 
 
 def test_rm_of_named_runs(capsys: Captured) -> None:
@@ -164,7 +176,8 @@ def test_rm_follows_no_link(tmp_path: Path, capsys: Captured) -> None:
     assert said(capsys, "rm", "runs/link/", "--yes", status=2) == line
     assert command_line("rm", "--yes") == 0
     assert (tmp_path / "precious/file").read_text() == "mine"
-    assert os.listdir("runs") == ["link"]
+    assert sorted(os.listdir("runs")) == ["link", "x"]
+    assert os.listdir("runs/x") == ["mine"]
 
 
 @pytest.mark.parametrize(
