@@ -16,6 +16,7 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.config import yaml
 from a3c_zoo.config.sets import describe, dump_config, load_config, resolve_config
 from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning import function_env
 from a3c_zoo.learning.arguments import parameters_of
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.plugins.entries import load_object
@@ -100,6 +101,7 @@ def test_config_yml_keeps_them(tmp_path: Path) -> None:
         ("env.kwargs.is_slippery=.nan", "must be a number, a text"),
         ("env.kwargs={is_slippery: {1: 2}}", "key 1 is no word"),
         ("env.kwargs.map-name=4x4", "'map-name' is no name of an argument"),
+        ("env.kwargs.map.name=4x4", "'map.name' is no name of an argument"),
         ("env.is_slippery=false", "Arguments of the environment itself: env.kwargs.is_slippery"),
     ],
 )
@@ -138,6 +140,28 @@ def test_a_factory_takes_what_its_signature_has() -> None:
     assert env.step(np.zeros(2, np.int64))[1].tolist() == [0, 0]
     with pytest.raises(ConfigError, match=r"is a key of its own: env\.hide_velocity"):
         config_of("cartpole", "env.kwargs.hide_velocity=true")
+
+
+def test_arguments_that_an_environment_gives_itself_stay() -> None:
+    """Otherwise `pong` would be another game, and `python:mine:Make` what another function makes."""
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.rom: environment 'pong' gives this argument itself"):
+        made("pong", "env.kwargs.rom=breakout")
+    path = f"{__name__}:makes_anything"
+    entry = EnvEntry("any", factory=function_env.FACTORY, kwargs={"function": path})
+    config = resolve_config(
+        get_registry(), entry, get_registry().agent("a3c"), overrides=["env.kwargs.function=os:abort"]
+    )
+    with pytest.raises(ConfigError, match="gives this argument itself"):
+        make_vector_env(entry, config.env, 1, 0)
+
+
+def makes_anything(**kwargs: object) -> gymnasium.Env:
+    raise AssertionError
+
+
+def test_atari_games_take_no_other_arguments() -> None:
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.size: environment 'pong' has no such argument"):
+        made("pong", "env.kwargs.size=3")
 
 
 def test_arguments_choose_the_default_set() -> None:

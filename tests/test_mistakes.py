@@ -169,6 +169,11 @@ def test_a_key_of_another_program(agent: str, mistake: str, cure: str, capsys: C
     taken(capsys, f"{base} -o '{cure}'")
 
 
+def test_an_agent_that_is_typed_as_a_key(capsys: Captured) -> None:
+    assert refused(capsys, "train cartpole -o agent=ppo").endswith("Type: --agent sb3-ppo")
+    assert refused(capsys, "train cartpole -o agent=a3c").endswith("Type: --agent a3c")
+
+
 def test_clip_range_needs_what_a_clip_ratio_needs(capsys: Captured) -> None:
     assert "Type: -o agent.clip_ratio=0.2" in refused(capsys, "train cartpole -o clip_range=0.2")
 
@@ -182,8 +187,9 @@ VALUES = [
     ("-o=n_steps=20", "-o n_steps=20"),
     ("-o =n_steps=20", "-o n_steps=20"),
     ("-o n-steps=20", "-o agent.n_steps=20"),
-    ("-o hidden_sizes=[64, 64]", "-o 'hidden_sizes=[64,64]'"),
-    ("-o hidden_sizes = [64, 64]", "-o 'hidden_sizes=[64,64]'"),
+    ("-o hidden_sizes=[64, 64]", "-o 'hidden_sizes=[64, 64]'"),
+    ("-o hidden_sizes = [64, 64]", "-o 'hidden_sizes=[64, 64]'"),
+    ("-o env.kwargs={sutton_barto_reward: true}", "-o 'env.kwargs={sutton_barto_reward: true}'"),
     ("-o hidden_sizes=64,64", "-o 'network.hidden_sizes=[64, 64]'"),
     ("-o 'hidden_sizes=(64, 64)'", "-o 'network.hidden_sizes=[64, 64]'"),
     ("-o hidden_sizes=64", "-o 'network.hidden_sizes=[64]'"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import urllib.request
 from pathlib import Path
 
@@ -124,12 +126,24 @@ def test_rm_removes_the_failed_ones_after_a_question(capsys: Captured, monkeypat
     shown = capsys.readouterr().out
     assert asked == ["Remove 2 runs?"]
     assert re.search(r"^runs/failed  error, [\d,]+ steps, [\d.]+ MiB$", shown, re.MULTILINE)
-    assert re.search(r"^runs/killed  died, has checkpoints, [\d.]+ MiB, also notes.txt$", shown, re.MULTILINE)
+    assert re.search(r"^runs/killed  died, has checkpoints, [\d.]+ MiB; what stays: notes\.txt$", shown, re.MULTILINE)
     assert sorted(os.listdir("runs")) == ["failed", "good", "killed"]
     assert command_line("rm", "--yes") == 0
-    assert capsys.readouterr().out.endswith("Removed 2 runs.\n")
-    assert os.listdir("runs") == ["good"]
+    assert capsys.readouterr().out.endswith("runs/killed stays, with notes.txt\nRemoved 2 runs.\n")
+    assert sorted(os.listdir("runs")) == ["good", "killed"]
+    assert os.listdir("runs/killed") == ["notes.txt"]
     assert said(capsys, "rm", "--yes") == "No run in runs has failed.\n"
+
+
+def test_rm_leaves_what_is_no_part_of_a_run() -> None:
+    """Such as runs that were trained in the directory of another one."""
+    trained("x")
+    Path("runs/x/.config.yml.0123456789abcdef.tmp").write_text("")
+    Path("runs/x/.hidden").write_text("mine")
+    Path("runs/x/runs/y").mkdir(parents=True)
+    assert command_line("rm", "x", "--yes") == 0
+    assert sorted(os.listdir("runs/x")) == [".hidden", "runs"]
+    assert os.listdir("runs/x/runs") == ["y"]
 
 
 def test_rm_of_named_runs(capsys: Captured) -> None:
@@ -162,7 +176,8 @@ def test_rm_follows_no_link(tmp_path: Path, capsys: Captured) -> None:
     assert said(capsys, "rm", "runs/link/", "--yes", status=2) == line
     assert command_line("rm", "--yes") == 0
     assert (tmp_path / "precious/file").read_text() == "mine"
-    assert os.listdir("runs") == ["link"]
+    assert sorted(os.listdir("runs")) == ["link", "x"]
+    assert os.listdir("runs/x") == ["mine"]
 
 
 @pytest.mark.parametrize(
@@ -198,6 +213,21 @@ def test_what_rm_leaves_after_ctrl_c_can_be_removed(monkeypatch: pytest.MonkeyPa
     assert os.listdir("runs") == []
 
 
+def test_what_may_not_be_removed(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    trained("x")
+
+    def refused(path: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path / "file"))
+
+    with monkeypatch.context() as patch:
+        refused.avoids_symlink_attacks = True  # type: ignore[attr-defined]
+        patch.setattr(shutil, "rmtree", refused)
+        error = said(capsys, "rm", "x", "--yes", status=2)
+    assert re.search(r"Error: cannot remove runs/x/\w+/file: Operation not permitted\. Look at", error)
+    assert error.endswith("then type: a3c-zoo rm runs/x\n")
+    assert command_line("rm", "x", "--yes") == 0
+
+
 # tensorboard
 
 
@@ -214,6 +244,15 @@ def test_tensorboard_shows_the_runs_on_this_machine_alone(tmp_path: Path, capsys
             assert json.load(answer) == ["x/tensorboard"]
         server.process.send_signal(signal.SIGINT)
         server.process.wait(LIMIT_S)
+
+
+def test_a_port_that_is_taken(capsys: Captured) -> None:
+    trained("x")
+    capsys.readouterr()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        error = said(capsys, "tensorboard", "--port", port, status=2)
+    assert error == f"Error: --port {port}: Address already in use. Type: a3c-zoo tensorboard --port 0\n"
 
 
 # train --dry-run

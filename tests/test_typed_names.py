@@ -202,12 +202,10 @@ def test_a_file_with_one_class(capsys: Captured) -> None:
     ("typed", "says"),
     [
         ("tank.py", "tank.py defines Tank and Sized. Name one: tank.py:Tank"),
-        ("tank:Sized", "needs arguments (Sized.__init__() missing 1 required positional argument: 'size'). Write a "),
         ("tank:tank", "tank.py has no 'tank'. Did you mean 'Tank'?"),
         ("tank:Missing", "tank.py has no 'Missing'. It has Tank, Sized and make_tank"),
         ("tank:ready", "tank.py:ready is an environment that is made already: name a class, or a function"),
         ("tank:gymnasium", "tank.py:gymnasium is <module"),
-        ("tank:Tank.reset", "tank.py:Tank.reset needs arguments"),
         ("tank:Tank-v0", "module 'tank' registers no environment with Gymnasium"),
         ("none.py", "none.py defines no class of gymnasium.Env. Name the function that makes one: none.py:build"),
         ("none.py:build", "none.py:build makes no gymnasium.Env, but builtins.int"),
@@ -220,6 +218,8 @@ def test_a_file_with_one_class(capsys: Captured) -> None:
         ("trains.py", "trains.py: this script trains as it is imported, and workers import it. Put the call below"),
         ("raises.py", "importing raises.py failed: ValueError: no licence (in raises.py, line 1). Its traceback"),
         ("needs.py", "importing needs.py failed: ModuleNotFoundError: No module named 'no_such_module'; install it"),
+        ("beside.py", "No module named 'none'; it lies beside that file, so type: PYTHONPATH=. a3c-zoo …"),
+        ("python:", "'python:' names no module: type MODULE:NAME, FILE.py:NAME or FILE.py"),
         ("syntax.py", "importing syntax.py failed: SyntaxError"),
         ("bare.py", "the spaces of bare.py:Bare cannot be read: AttributeError: 'Bare' object has no attribute"),
         ("broken.py", "the environment of broken.py:Broken cannot be made: RuntimeError: no simulator (in broken.py"),
@@ -235,6 +235,7 @@ def test_a_file_that_has_no_environment(typed: str, says: str, capsys: Captured)
         "trains": "import a3c_zoo\na3c_zoo.train('cartpole', steps=100)\n",
         "raises": "raise ValueError('no licence')\n",
         "needs": "import no_such_module\n",
+        "beside": "from none import build\n",
         "syntax": "def f(:\n",
         "bare": "import gymnasium\nclass Bare(gymnasium.Env):\n    def close(self):\n        raise OSError\n",
         "broken": "import gymnasium\nclass Broken(gymnasium.Env):\n"
@@ -326,3 +327,29 @@ def test_a_class_that_cannot_be_drawn_passes_the_check(capfd: Captured) -> None:
     shown = capfd.readouterr().out
     assert "no pictures: environment 'python:coin:Coin' cannot be drawn: it has no parameter render_mode" in shown
     assert "problems: 0" in shown
+
+
+def test_a_class_that_needs_arguments(capfd: Captured) -> None:
+    Path("tank.py").write_text(TANK)
+    words = ["train", "tank:Sized", "--serial", "--steps", 200, "--quiet"]
+    assert command_line(*words) == 2
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert error.startswith("Error: environment 'python:tank:Sized' needs arguments: size. Type: ")
+    assert "-o env.kwargs.size=VALUE, or name a function" in error
+    assert command_line(*words, "-o", "env.kwargs.size=3", "--name", "x") == 0
+    assert Run(Path("runs/x")).settings["env.kwargs"] == {"size": 3}
+    capfd.readouterr()
+    assert command_line("evaluate", "x", "--episodes", "1") == 0
+
+
+def test_needed_arguments_choose_the_default_set(capfd: Captured) -> None:
+    Path("coin.py").write_text(WORTH.replace("worth=1.0, continuous=False", "continuous, worth=1.0"))
+    assert command_line("train", "coin:Coin", "--dry-run", "-o", "env.kwargs.continuous=true") == 0
+    assert "gym/a3c-continuous.yml" in capfd.readouterr().out
+
+
+def test_a_needed_argument_that_a3c_zoo_gives(capfd: Captured) -> None:
+    Path("coin.py").write_text(WORTH.replace("worth=1.0", "render_mode, worth=1.0"))
+    assert command_line("train", "coin:Coin", "--dry-run") == 2
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "needs arguments: render_mode. Name a function without parameters that makes it" in error

@@ -143,7 +143,7 @@ def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:
     elif "=" not in text and _VALUE.fullmatch(following):
         text, words = f"{text}={following}", 1
     while _is_open(text) and words < len(rest):
-        text, words = f"{text}{rest[words]}", words + 1
+        text, words = f"{text} {rest[words]}", words + 1
     return (text, words) if words else None
 
 

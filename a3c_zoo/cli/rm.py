@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,13 +12,14 @@ import click
 
 from a3c_zoo.cli.common import complete_run, kept_runs_option
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.store.directory import disk_errors
+from a3c_zoo.files import shown
+from a3c_zoo.store.directory import run_argument
 from a3c_zoo.store.run import Run, find_run, list_runs
 from a3c_zoo.words import counted
 
 #: How a run has ended that failed: with an error, or with its process.
 FAILED = ("died", "error")
-#: What a run directory has; the rest is somebody's.
+#: What a run directory has; the rest is somebody's, and stays.
 OF_A_RUN = {
     "checkpoints",
     "config.yml",
@@ -38,6 +40,10 @@ OF_A_RUN = {
     "tensorboard",
     "timing.json",
 }
+#: A file that was being written when its process was killed.
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
+#: What is removed last. As long as they are there, the rest of a run can be removed by this command.
+LAST = ("meta.json", "run.lock")
 
 
 @click.command(epilog="Example: a3c-zoo rm cartpole-a3c-s1-20260101-120000")
@@ -47,7 +53,8 @@ OF_A_RUN = {
 def command(runs: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
     """Remove run directories: RUN, or without RUN those that ended with an error or were killed.
 
-    It shows what it is going to remove, and asks. A run that is still running stays. No link is followed.
+    It shows what it is going to remove, and asks. A run that is still running stays, and so does what is no part of a
+    run, such as notes of yours. No link is followed.
     """
     chosen = [_named(run, runs_dir) for run in runs] if runs else _failed(runs_dir)
     if not chosen:
@@ -63,6 +70,8 @@ def command(runs: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
         click.confirm(f"Remove {what}?", default=False, abort=True)
     for run in chosen:
         _remove(run)
+        if others := _others(run):
+            click.echo(printable(f"{run.path} stays, with {others}"))
     click.echo(f"Removed {what}.")
 
 
@@ -87,41 +96,65 @@ def _refuse(run: Run) -> None:
 
 
 def _line(run: Run) -> str:
-    """What is removed: the run's path, how it ended, how long it trained, its size, and what is not a run's."""
+    """What is removed: the run's path, how it ended, how long it trained and its size; and what stays."""
     summary = run.summary
     steps = "no steps" if not summary.steps else f"{summary.steps:,} steps"
     if summary.steps is None and any(run.checkpoints.glob("[!.]*.pt")):
         steps = "has checkpoints"
-    others = sorted({path.name for path in run.home.iterdir()} - OF_A_RUN)
-    also = f", also {', '.join(others[:5])}{' …' * (len(others) > 5)}" if others else ""
-    return f"{run.path}  {summary.status}, {steps}, {_mib(run.home):,.1f} MiB{also}"
+    line = f"{run.path}  {summary.status}, {steps}, {_mib(_parts(run)):,.1f} MiB"
+    if others := _others(run):
+        return f"{line}; what stays: {others}"
+    return line
 
 
-def _mib(folder: Path) -> float:
-    sizes = (
-        os.lstat(os.path.join(parent, name)).st_size
-        for parent, _, names in os.walk(folder)
-        for name in names
-        if os.path.lexists(os.path.join(parent, name))
-    )
+def _is_part(name: str) -> bool:
+    """Whether a file or folder of this name is a run's."""
+    temporary = TEMPORARY.fullmatch(name)
+    return name in OF_A_RUN or bool(temporary and temporary[1] in OF_A_RUN)
+
+
+def _parts(run: Run) -> list[Path]:
+    """The files and folders of a run, in the order in which they are removed."""
+    parts = [path for path in run.home.iterdir() if _is_part(path.name)]
+    return sorted(parts, key=lambda path: path.name in LAST)
+
+
+def _others(run: Run) -> str:
+    """What lies in a run directory and is no part of the run, in words; "" if nothing does."""
+    if not os.path.lexists(run.home):
+        return ""
+    names = sorted(path.name for path in run.home.iterdir() if not _is_part(path.name))
+    return f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+
+
+def _mib(parts: list[Path]) -> float:
+    files = [path for part in parts for path in (part, *part.rglob("*"))]
+    sizes = [os.lstat(path).st_size for path in files if os.path.lexists(path) and not path.is_dir()]
     return sum(sizes) / (1 << 20)
 
 
 def _remove(run: Run) -> None:
-    """Removes a run directory. If it is interrupted, the rest is a run directory still, and can be removed."""
+    """Removes a run, and its directory if nothing else is in it.
+
+    If it is interrupted, the rest is a run directory still, and can be removed.
+    """
     if not shutil.rmtree.avoids_symlink_attacks:
         raise ZooError("this system cannot remove folders without following links; remove the run by hand")
     _refuse(Run(run.path))  # somebody may have gone on with it since the question
     run.lock()
     try:
-        with disk_errors(run.path, "remove", "and look at its permissions"):
-            for path in run.home.iterdir():
-                if path.name in ("meta.json", "run.lock"):
-                    continue
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
-            shutil.rmtree(run.home)
+        for path in _parts(run):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        if not _others(run):
+            run.home.rmdir()
+    except OSError as error:
+        where = shown(Path(error.filename or run.path))
+        raise RunDirectoryError(
+            f"cannot remove {where}: {error.strerror or error}. Look at its permissions, then type: "
+            f"a3c-zoo rm {run_argument(run.path)}"
+        ) from error
     finally:
         run.unlock()

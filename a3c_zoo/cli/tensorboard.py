@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -32,7 +33,17 @@ def command(port: int, runs_dir: Path) -> None:
         raise ZooError(
             f"no run in {runs_dir}: train one, a3c-zoo train cartpole, or name the folder: --runs-dir DIR"
         )
+    _refuse_taken(port)
     sys.stdout.flush()
     # -P: TensorBoard imports nothing from the current folder.
     program = [sys.executable, "-P", "-m", "tensorboard.main"]
     os.execv(sys.executable, [*program, "--logdir", str(runs_dir), "--host", LOOPBACK, "--port", str(port)])
+
+
+def _refuse_taken(port: int) -> None:
+    """Raises ZooError if this program may not listen at a port: another one does, or the port is one of the system."""
+    try:
+        socket.create_server((LOOPBACK, port)).close()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise ZooError(f"--port {port}: {why}. Type: a3c-zoo tensorboard --port 0") from error

@@ -18,7 +18,7 @@ from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_m
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.entries import AgentEntry, EngineEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
 from a3c_zoo.plugins.registry import Registry
-from a3c_zoo.synonyms import key_for, value_for
+from a3c_zoo.synonyms import agent_for, key_for, value_for
 
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later
 #: wins.
@@ -156,8 +156,8 @@ class Settings:
                 self._fault(setting, key, str(error))
                 continue
             section, dot, rest = key.rpartition(".")
-            if section == ARGUMENTS:
-                self._put_argument(rest, setting)
+            if key.startswith(f"{ARGUMENTS}."):
+                self._put_argument(key.removeprefix(f"{ARGUMENTS}."), setting)
             elif dot:
                 self._put(section, rest, setting)
             else:
@@ -176,8 +176,20 @@ class Settings:
             elif self.models.keys() == self.settings.keys():  # if not, it may be a key of an unknown name
                 labels = _labels(models)
                 known = {name: label for label in labels for name in (label, label.partition(".")[2])}
-                hint = _words_of_others(key, setting.value, labels) or did_you_mean(key, known)
+                hint = self._words_of_others(key, setting.value, labels) or did_you_mean(key, known)
                 self._fault(setting, key, f"unknown key.{hint}")
+
+    def _words_of_others(self, key: str, value: Any, labels: Collection[str]) -> str:
+        """What to type for a key of another program, `" Type: …"`; "" if it is none."""
+        if label := key_for(key, labels):
+            meant = f"{label}={display(value_for(key, value), 0)}"
+            return f" Type: -o {shlex.quote(meant)}"
+        if key == "env" and isinstance(value, str):
+            return f" The environment stands without an option. Type: a3c-zoo train {shlex.quote(value)}"
+        if key == "agent" and isinstance(value, str):
+            agent = agent_for(value, self.registry.agents) or value
+            return f" Type: --agent {shlex.quote(agent)}"
+        return ""
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the environment that were given until now (`env.kwargs`), before validation."""
@@ -404,18 +416,6 @@ class Settings:
                 setting = self.settings[name].get(str(key), Setting(None))
                 self._fault(setting, label, explain(detail, name, self.models))
             return None
-
-
-def _words_of_others(key: str, value: Any, labels: Collection[str]) -> str:
-    """What to type for a key of another program, `" Type: …"`; "" if it is none."""
-    if label := key_for(key, labels):
-        meant = f"{label}={display(value_for(key, value), 0)}"
-        return f" Type: -o {shlex.quote(meant)}"
-    if key in ("env", "agent") and isinstance(value, str):
-        if key == "agent":
-            return f" Type: --agent {shlex.quote(value)}"
-        return f" The environment stands without an option. Type: a3c-zoo train {shlex.quote(value)}"
-    return ""
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import ConfigError, did_you_mean
 from a3c_zoo.learning import function_env
 from a3c_zoo.plugins.entries import EnvEntry, load_object
+from a3c_zoo.words import listed
 
 #: How many names an error lists.
 MOST_NAMES: Final = 30
@@ -99,22 +100,38 @@ def creator_of(spec: gymnasium.envs.registration.EnvSpec) -> Callable[..., Any]:
 
 
 def check_arguments(entry: EnvEntry, config: EnvConfig) -> None:
-    """Raises ConfigError for an argument in `env.kwargs` that the environment does not take.
+    """Raises ConfigError for an argument in `env.kwargs` that the environment does not take, and for one that it lacks.
 
-    Arguments that an entry gives to its factory are not for a configuration. Such as `function` of a class that a
-    program gave: it names code, and the configuration of a run can be that of a stranger.
+    It lacks none but of a class or a function: `EnvEntry.kwargs` has those of other factories. Arguments that an entry
+    gives to its factory are not for a configuration. Such as `function` of a class that a program gave: it names code,
+    and the configuration of a run can be that of a stranger.
     """
+    if entry.factory == function_env.FACTORY:
+        _refuse_lacking(entry, config)
     if not config.kwargs:
         return
     if entry.factory is not None:
         for name in config.kwargs.keys() & entry.kwargs.keys():
             raise ConfigError(
-                f"env.kwargs.{name}: environment '{entry.name}' gives '{name}' itself: leave it out"
+                f"env.kwargs.{name}: environment '{entry.name}' gives this argument itself; leave it out"
             )
     parameters = parameters_of(entry, type(config))
     for name in config.kwargs:
         if name not in parameters.defaults and not parameters.takes_others:
             raise _unknown(entry, name, parameters)
+
+
+def _refuse_lacking(entry: EnvEntry, config: EnvConfig) -> None:
+    """Raises ConfigError for a class or a function that needs an argument which `env.kwargs` does not give."""
+    needed = function_env.needed_arguments(function_env.loaded(entry.kwargs["function"]))
+    lacking = [name for name in needed if name not in config.kwargs]
+    if not lacking:
+        return
+    cure = "Name a function without parameters that makes it"
+    if not set(lacking) & set(GIVEN_BY_ZOO):
+        words = " ".join(f"-o env.kwargs.{name}=VALUE" for name in lacking)
+        cure = f"Type: {words}, or name a function without parameters that makes it"
+    raise ConfigError(f"environment '{entry.name}' needs arguments: {listed(lacking)}. {cure}")
 
 
 def unexpected_argument(error: Exception, entry: EnvEntry, config: EnvConfig) -> ConfigError | None:

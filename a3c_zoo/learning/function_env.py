@@ -150,18 +150,22 @@ def _refuse_uncallable(function: object) -> None:
             f"{function!r:.80} is no environment: give a name, an EnvEntry, or a function or class that makes a "
             "gymnasium.Env"
         )
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of some classes in C; calling it tells
-        return
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
-    needed = [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
-    if needed:
+    if needed := needed_arguments(function):
         name = path_of(function).rpartition(":")[2]
         values = ", ".join(f"{each}=…" for each in needed)
         raise ZooError(
             f"{name} needs arguments: give a function that makes it, such as lambda: {name}({values})"
         )
+
+
+def needed_arguments(function: Callable[..., object]) -> list[str]:
+    """The names of the parameters without a default; none if the function, being in C, does not tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # calling it tells
+        return []
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in several]
 
 
 def _is_importable(path: ImportString, function: EnvFunction) -> bool:

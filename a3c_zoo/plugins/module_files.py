@@ -106,13 +106,18 @@ class ModuleFiles(MetaPathFinder):
     def add_from_current_folder(self, module: str) -> None:
         """Adds a module or package of the current folder, if `module` is not known otherwise. `a.b` adds `a`."""
         name = module.partition(".")[0]
-        for path in (os.path.abspath(file) for file in (f"{name}.py", os.path.join(name, "__init__.py"))):
+        for path in files_of(os.getcwd(), name):
             if name.isidentifier() and os.path.isfile(path) and place_of(name) is None:
                 self.add({name: path})
                 self.typed_folders[os.getcwd()] = "."
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _add_here, (self.paths,)
+
+
+def files_of(folder: str, module: str) -> list[str]:
+    """Where a top-level module or package of a folder can have its file."""
+    return [os.path.join(folder, f"{module}.py"), os.path.join(folder, module, "__init__.py")]
 
 
 def _module_name(path: str) -> str:

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import math
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -32,31 +33,36 @@ from a3c_zoo.files import same_folder, shown
 from a3c_zoo.learning import function_env
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry
-from a3c_zoo.plugins.module_files import MODULE_FILES
+from a3c_zoo.plugins.module_files import MODULE_FILES, files_of
 from a3c_zoo.plugins.registry import PYTHON
 from a3c_zoo.plugins.variants import variant_of
 from a3c_zoo.processes.start import refusing_to_train
 from a3c_zoo.words import listed
-
-#: What a call without arguments lacks, in Python's own words.
-_LACKS = ("required positional argument", "required keyword-only argument")
 
 
 @functools.cache
 def resolve(rest: str) -> EnvEntry:
     """Returns the entry of `module:Name`, or of the only environment class that `module` defines.
 
-    One environment is made, once in a process, to choose the hyperparameter sets: those of `gym:`.
+    One environment is made, once in a process, to choose the hyperparameter sets: those of `gym:`. One that needs
+    arguments has no variant without them; `variant` tells it, and where it is made, an error names those that lack.
 
     Raises:
         ZooError: the module cannot be imported, has nothing of this name, or that makes no `gymnasium.Env`.
     """
     module_name, _, name = rest.partition(":")
+    if not module_name:
+        raise UnknownNameError(
+            f"'{PYTHON}:{rest}' names no module: type MODULE:NAME, FILE.py:NAME or FILE.py"
+        )
     if not name:
         name = _only_env(_imported(module_name))
     path = f"{module_name}:{name}"
-    variant, spec = _variant_and_spec(module_name, name, {})
-    threshold = spec.reward_threshold if spec is not None else None
+    variant = ""
+    threshold = None
+    if not function_env.needed_arguments(_found(_imported(module_name), name)):
+        variant, spec = _variant_and_spec(module_name, name, {})
+        threshold = spec.reward_threshold if spec is not None else None
     return EnvEntry(
         f"{PYTHON}:{path}",
         factory=function_env.FACTORY,
@@ -158,11 +164,21 @@ def _imported(module_name: str) -> ModuleType:
                 f"there is no module '{module_name}' to import. Name its file, ./FILE.py:NAME, or its folder: "
                 "PYTHONPATH=FOLDER a3c-zoo …"
             ) from error
-        raise ZooError(f"importing {where} failed: {type_and_message(error)}; install it") from error
+        cure = _cure_of_neighbour(module_name, error.name or "") or "install it"
+        raise ZooError(f"importing {where} failed: {type_and_message(error)}; {cure}") from error
     except ZooError:
         raise
     except Exception as error:
         raise ZooError(f"importing {where} failed: {one_line(error)}. Its traceback: --debug") from error
+
+
+def _cure_of_neighbour(module_name: str, lacking: str) -> str:
+    """How a file finds a module that lies beside it; "" if it does not lie there."""
+    folder = os.path.dirname(MODULE_FILES.paths.get(module_name.partition(".")[0], ""))
+    top = lacking.partition(".")[0]
+    if not folder or not top or not any(map(os.path.isfile, files_of(folder, top))):
+        return ""
+    return f"it lies beside that file, so type: PYTHONPATH={shlex.quote(str(shown(Path(folder))))} a3c-zoo …"
 
 
 @contextmanager
@@ -201,11 +217,6 @@ def _made(make_one: Any, module_name: str, name: str, kwargs: Mapping[str, Any])
     try:
         env = make_one(**kwargs)
     except (Exception, SystemExit) as error:
-        if isinstance(error, TypeError) and any(words in str(error) for words in _LACKS):
-            raise ZooError(
-                f"{where}:{name} needs arguments ({error}). Write a function without any, such as "
-                f"`def make(): return {name}(…)`, and name that: {where}:make"
-            ) from error
         raise ZooError(
             f"the environment of {where}:{name} cannot be made: {one_line(error)}. Its traceback: --debug"
         ) from error

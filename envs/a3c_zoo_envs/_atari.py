@@ -138,5 +138,7 @@ def _load(rom: str) -> ALEInterface:
 
 def make(num_envs: int, seed: int, *, rom: str, render_mode: str | None = None, **keys: Any) -> AtariGames:
     """Environment factory; `keys` are those of `AtariConfig`. Rewards are raw: the loss clips them."""
+    if unknown := sorted(keys.keys() - AtariConfig.model_fields.keys()):
+        raise TypeError(f"make() got an unexpected keyword argument '{unknown[0]}'")
     ALEInterface.setLoggerMode(LoggerMode.Error)  # otherwise every worker prints a greeting
     return AtariGames(rom, num_envs, AtariConfig(**keys), render_mode)
