@@ -295,6 +295,7 @@ def _tell(comparison: Comparison, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(comparison.results, indent=2))
     else:
-        colours = {text: "green" if is_shown else "yellow" for text, is_shown in comparison.answers.items()}
+        shown = comparison.answers
+        colours = {text: "green" if shown.get(text) else "yellow" for text in comparison.answer}
         print_sentences(comparison.summary(), colours=colours)
     return 1 if comparison.failed else 0
