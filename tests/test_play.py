@@ -37,7 +37,7 @@ from tests.shared import closed
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv
 from tests.toys_runs import command_line, scenes_of
-from tests.waits import LIMIT_S
+from tests.waits import LIMIT_S, wait_until
 
 LIMIT = 25  # steps of an episode of Pong here
 GREEN = (92, 186, 92)  # of the agent's bat
@@ -548,7 +548,7 @@ def read(ours: int, until: str = "") -> str:
     return text.decode(errors="ignore")
 
 
-LEAVE_PAGE, SHOW_CURSOR = "\x1b[?1049l", "\x1b[?25h"
+ENTER_PAGE, LEAVE_PAGE, SHOW_CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 
 
 def test_a_game_in_the_terminal(terminal: tuple[int, int], pong: Path) -> None:
@@ -560,6 +560,10 @@ def test_a_game_in_the_terminal(terminal: tuple[int, int], pong: Path) -> None:
     assert len(pages) >= LIMIT
     assert "▀" in pages[-1]
     assert len(set(re.findall(r"48;2;[0-9;]+m", pages[-1]))) > 5
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", page).rstrip().splitlines()[-1] for page in pages if "▀" in page]
+    assert {line[:26] for line in lines} == {"return 0  episode 1 of 1  "}
+    assert {len(line) for line in lines} == {40}
+    assert all(line.endswith("…  Ctrl-C ends") for line in lines)
     assert LEAVE_PAGE in last
     assert SHOW_CURSOR in last
     assert "episode 1: return" in last.partition(LEAVE_PAGE)[2]
@@ -583,6 +587,39 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: tuple[int, int], pong: P
     assert LEAVE_PAGE in rest
     assert SHOW_CURSOR in rest
     assert "Traceback" not in rest
+    assert "episode 1: return 0 so far, not played to its end" in rest.partition(LEAVE_PAGE)[2]
+
+
+def test_ctrl_z_gives_the_shell_its_screen(terminal: tuple[int, int], pong: Path) -> None:
+    running = start(terminal, pong, "--fps", 2, "--terminal")
+    read(terminal[0], until="▀")
+    running.send_signal(signal.SIGTSTP)
+    assert SHOW_CURSOR in read(terminal[0], until=LEAVE_PAGE)
+    wait_until(lambda: Path(f"/proc/{running.pid}/stat").read_text().rsplit(")")[-1].split()[0] == "T")
+    running.send_signal(signal.SIGCONT)
+    assert ENTER_PAGE in read(terminal[0], until="▀")
+    running.send_signal(signal.SIGINT)
+    read(terminal[0])
+    assert running.wait(LIMIT_S) == 130
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (30, "return 12  episo…  Ctrl-C ends"),
+        (60, "return 12  episode 2 of 3  pong-a3c, 2,200,000…  Ctrl-C ends"),
+        (80, "return 12  episode 2 of 3  pong-a3c, 2,200,000 steps  Ctrl-C ends, Ctrl-Z pauses"),
+        (140, "return 12  episode 2 of 3  pong-a3c, 2,200,000 steps".ljust(114) + "Ctrl-C ends, Ctrl-Z pauses"),
+    ],
+)
+def test_the_line_below_a_picture(width: int, line: str) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=width, height=24)
+    status = "return 12  episode 2 of 3  pong-a3c, 2,200,000 steps"
+    console.print(screens.PictureAndLine(np.zeros((210, 160, 3), np.uint8), status), end="")
+    *picture, last = file.getvalue().splitlines()
+    assert last == line
+    assert len(picture) == min(23, int(width * 210 / 160 / 2))
 
 
 # A window
