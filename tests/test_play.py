@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import itertools
 import os
 import re
 import resource
+import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,11 +37,13 @@ from a3c_zoo.runs.evaluation import DEFAULT_FPS, EpisodesToPlay, Scene, evaluate
 from a3c_zoo.runs.videos import EpisodeFilm, VideoFile, enlarge
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
 from tests.shared import closed
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv
 from tests.toys_runs import command_line, scenes_of
 from tests.waits import LIMIT_S, wait_until
+from tests.wheels import ROOT
 
 LIMIT = 25  # steps of an episode of Pong here
 GREEN = (92, 186, 92)  # of the agent's bat
@@ -518,10 +524,6 @@ def test_no_terminal_no_display(
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
     """A pseudo terminal of 40 × 20 characters: (our end, the command's end)."""
-    import fcntl
-    import struct
-    import termios
-
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 40, 0, 0))
     yield ours, theirs
@@ -620,6 +622,41 @@ def test_the_line_below_a_picture(width: int, line: str) -> None:
     *picture, last = file.getvalue().splitlines()
     assert last == line
     assert len(picture) == min(23, int(width * 210 / 160 / 2))
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_demo_ends_well_after_ctrl_c(terminal: tuple[int, int], tmp_path: Path) -> None:
+    """The keys of a terminal reach all of its foreground, and so make itself where the command is no job of its own."""
+    ours, theirs = terminal
+    module = "from a3c_zoo_trained import zoo_trained"
+    plugin = plugin_distribution(tmp_path / "plugin", "zoo-demo", module, entry_point="trained")
+    environ = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    environ["PYTHONPATH"] = os.pathsep.join(map(str, (plugin, *sys.path)))
+    environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "A3C_ZOO_PLUGINS": "core,envs,hyperparams,trained"}
+    command = [
+        "make",
+        "-C",
+        str(ROOT),
+        "--old-file=.venv/.installed-trained",
+        "demo",
+        f"BIN={Path(sys.executable).parent}",
+    ]
+    running = subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environ,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its terminal, whose keys are signals
+    )
+    os.close(theirs)
+    assert "▀" in read(ours, until="▀")
+    os.write(ours, b"\x03")
+    last = read(ours).partition(LEAVE_PAGE)[2]
+    assert running.wait(LIMIT_S) == 0, last
+    assert "so far, not played to its end" in last
+    assert "***" not in last
 
 
 # A window
