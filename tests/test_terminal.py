@@ -34,6 +34,8 @@ from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.test_run_directory import CONFIG, META
 from tests.test_train_cli import in_terminal
+from tests.toys_runs import command_line
+from tests.waits import wait_until
 
 BEGIN = Progress(0, 0, 0, 0.0, 0.0, None, None, 0, {})
 LATER = replace(
@@ -395,6 +397,21 @@ def test_a_comparison_ends_with_its_answer_in_colour(tmp_path: Path) -> None:
     assert status == 0, text
     assert re.fullmatch(r"  ((xdg-)?open 'o ut/report\.html'|o ut/report\.html)", text.splitlines()[-1])
     assert text.splitlines()[-2].startswith("\x1b[33m\x1b[1mFewer than 5 seeds")  # why nothing is claimed
+
+
+def test_a_comparison_that_reads_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds pass until the verdict. The line is gone before the verdict comes."""
+    err = Terminal()
+
+    def read(*arguments: object, **options: object) -> Comparison:
+        wait_until(lambda: "reading the runs, and writing the report, " in err.getvalue())
+        return compared(CLAIMS)
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr("a3c_zoo.comparison.compare.read", read)
+    assert command_line("compare", "--from", tmp_path, "--out", tmp_path / "out") == 0
+    assert err.getvalue().endswith("\r\x1b[2K")
 
 
 def test_answers_are_green_or_yellow(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,16 +192,18 @@ def command(
     if sources:
         _refuse_options_of_training(click.get_current_context())
         wanted = run_filter(filters)
-        results = read(
-            sources,
-            options["envs"],
-            out,
-            options["agents"],
-            options["methods"],
-            wanted,
-            trust=trust,
-            question=question,
-        )
+        with closing(open_display(to_stderr=True)) as display:
+            display.wait("reading the runs, and writing the report")
+            results = read(
+                sources,
+                options["envs"],
+                out,
+                options["agents"],
+                options["methods"],
+                wanted,
+                trust=trust,
+                question=question,
+            )
         return _tell(results, as_json)
     refuse_trust(trust, "--from")
     if filters:
