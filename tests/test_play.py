@@ -555,7 +555,7 @@ ENTER_PAGE, LEAVE_PAGE, SHOW_CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 
 def test_a_game_in_the_terminal(terminal: tuple[int, int], pong: Path) -> None:
     # Without a display, the terminal is the default. A picture is nothing but colours.
-    running = start(terminal, pong, "--fps", 200, NO_COLOR="1")
+    running = start(terminal, pong, "--fps", 200, NO_COLOR="1", COLUMNS="40", LINES="20")
     text = read(terminal[0])
     assert running.wait(LIMIT_S) == 0
     *pages, last = re.split(r"\x1b\[H", text)
