@@ -20,8 +20,9 @@ help: ## show this list
 train: .venv/.installed ## train CartPole-v1 until it is solved
 	@$(BIN)/a3c-zoo train cartpole
 
+# The command is a job of its own (set -m): otherwise Ctrl-C would end make, too, with an error. Ctrl-Z does nothing then.
 demo: .venv/.installed-trained ## a trained agent plays Pong in this terminal; Ctrl-C ends it
-	@$(BIN)/a3c-zoo play pong --terminal
+	@trap '' TSTP; set -m 2>/dev/null; $(BIN)/a3c-zoo play pong --terminal || [ $$? -eq 130 ]
 
 # pytest comes last, so that its closing line is the last line.
 test: lint ## lint, types, layers and the fast tests

@@ -2,8 +2,8 @@
 
     python benchmarks/terminal.py
 
-It reads what the command writes to a terminal of 80 × 52 characters. The command must find a trained agent for Pong
-(`make demo` installs one).
+It reads what the command writes to a terminal of 80 × 53 characters, and leaves out the line below the picture. The
+command must find a trained agent for Pong (`make demo` installs one).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "terminal.gif"
-COLUMNS, LINES = 80, 52
+COLUMNS, LINES = 80, 53
 #: Pictures that are left out at the beginning, pictures of the film, and milliseconds of each.
 SKIPPED, KEPT, PICTURE_MS = 45, 90, 67
 #: Pixels of one half of a character, which is as wide as it is high.

@@ -415,15 +415,15 @@ def told(**options: Any) -> list[str]:
 
 def test_the_start_says_which_budget_the_set_gives(tmp_path: Path) -> None:
     short: dict[str, Any] = {"runs_dir": tmp_path, "episodes": 1}
-    line = "up to 250,000 steps, the budget of cartpole/a3c.yml (--steps changes it)"
+    line = "about 250,000 steps at most, the budget of cartpole/a3c.yml (--steps changes it)"
     assert told(**short)[0] == line
     assert told(**short, time_limit_s=5.0)[0] == line
     for given in ({"steps": 10}, {"overrides": "run.steps=10"}):
         assert not [text for text in told(**short | given) if "budget" in text]
     (tmp_path / "mine.yml").write_text("run: {steps: 300, time_limit_s: 90}\n")
     assert told(**short, hyperparams=tmp_path / "mine.yml")[0] == (
-        f"up to 300 steps, the budget of {tmp_path / 'mine.yml'} (--steps changes it); "
-        f"up to 90 s of training, the budget of {tmp_path / 'mine.yml'} (--time-limit changes it)"
+        f"about 300 steps at most, the budget of {tmp_path / 'mine.yml'} (--steps changes it); "
+        f"about 90 s of training at most, the budget of {tmp_path / 'mine.yml'} (--time-limit changes it)"
     )
 
 

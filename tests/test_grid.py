@@ -42,6 +42,21 @@ def levels(pictures: list[np.ndarray], width: int, height: int) -> list[list[int
     return [[int(picture[height // 2, width // 2 + n * (width + GAP), 0]) for n in range(2)] for picture in pictures]
 
 
+def test_what_a_tile_says_of_its_episode() -> None:
+    tile = Tile("", 0, scenes_of([1.0, -2.0, 0.5, -1000.0], (42, 42), 100, 20.0), episodes=2)
+    said = []
+    for position in range(4):
+        results = tile.go_to(position)
+        said.append((tile.status(), results, tile.unfinished()))
+    of_two = "so far, not played to its end"
+    assert said == [
+        ("return 1  episode 1 of 2", [], [f"episode 1: return 1 {of_two}"]),
+        ("return -2  episode 1 of 2", ["episode 1: return -2, 2 steps"], []),
+        ("return 0.5  episode 2 of 2", [], [f"episode 2: return 0.5 {of_two}"]),
+        ("return -1,000  episode 2 of 2", ["episode 2: return -1,000, 4 steps"], []),
+    ]
+
+
 def test_each_at_its_own_speed_until_all_have_ended() -> None:
     fast, slow = [1.0, 2.0, 3.0, -4.0], [1.0, -2.0, 0.0, -1.0]  # one episode of four steps; two of two
     tiles = [

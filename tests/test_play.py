@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import itertools
 import os
 import re
 import resource
+import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,11 +37,13 @@ from a3c_zoo.runs.evaluation import DEFAULT_FPS, EpisodesToPlay, Scene, evaluate
 from a3c_zoo.runs.videos import EpisodeFilm, VideoFile, enlarge
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.testing import plugin_distribution
 from tests.shared import closed
 from tests.test_evaluate import FirstAction
 from tests.toys import ToyVectorEnv
 from tests.toys_runs import command_line, scenes_of
-from tests.waits import LIMIT_S
+from tests.waits import LIMIT_S, wait_until
+from tests.wheels import ROOT
 
 LIMIT = 25  # steps of an episode of Pong here
 GREEN = (92, 186, 92)  # of the agent's bat
@@ -518,10 +524,6 @@ def test_no_terminal_no_display(
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
     """A pseudo terminal of 40 × 20 characters: (our end, the command's end)."""
-    import fcntl
-    import struct
-    import termios
-
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 40, 0, 0))
     yield ours, theirs
@@ -548,18 +550,22 @@ def read(ours: int, until: str = "") -> str:
     return text.decode(errors="ignore")
 
 
-LEAVE_PAGE, SHOW_CURSOR = "\x1b[?1049l", "\x1b[?25h"
+ENTER_PAGE, LEAVE_PAGE, SHOW_CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 
 
 def test_a_game_in_the_terminal(terminal: tuple[int, int], pong: Path) -> None:
     # Without a display, the terminal is the default. A picture is nothing but colours.
-    running = start(terminal, pong, "--fps", 200, NO_COLOR="1")
+    running = start(terminal, pong, "--fps", 200, NO_COLOR="1", COLUMNS="40", LINES="20")
     text = read(terminal[0])
     assert running.wait(LIMIT_S) == 0
     *pages, last = re.split(r"\x1b\[H", text)
     assert len(pages) >= LIMIT
     assert "▀" in pages[-1]
     assert len(set(re.findall(r"48;2;[0-9;]+m", pages[-1]))) > 5
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", page).rstrip().splitlines()[-1] for page in pages if "▀" in page]
+    assert {line[:26] for line in lines} == {"return 0  episode 1 of 1  "}
+    assert {len(line) for line in lines} == {40}
+    assert all(line.endswith("…  Ctrl-C ends") for line in lines)
     assert LEAVE_PAGE in last
     assert SHOW_CURSOR in last
     assert "episode 1: return" in last.partition(LEAVE_PAGE)[2]
@@ -583,6 +589,74 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: tuple[int, int], pong: P
     assert LEAVE_PAGE in rest
     assert SHOW_CURSOR in rest
     assert "Traceback" not in rest
+    assert "episode 1: return 0 so far, not played to its end" in rest.partition(LEAVE_PAGE)[2]
+
+
+def test_ctrl_z_gives_the_shell_its_screen(terminal: tuple[int, int], pong: Path) -> None:
+    running = start(terminal, pong, "--fps", 2, "--terminal")
+    read(terminal[0], until="▀")
+    running.send_signal(signal.SIGTSTP)
+    assert SHOW_CURSOR in read(terminal[0], until=LEAVE_PAGE)
+    wait_until(lambda: Path(f"/proc/{running.pid}/stat").read_text().rsplit(")")[-1].split()[0] == "T")
+    running.send_signal(signal.SIGCONT)
+    assert ENTER_PAGE in read(terminal[0], until="▀")
+    running.send_signal(signal.SIGINT)
+    read(terminal[0])
+    assert running.wait(LIMIT_S) == 130
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (30, "return 12  episo…  Ctrl-C ends"),
+        (60, "return 12  episode 2 of 3  pong-a3c, 2,200,000…  Ctrl-C ends"),
+        (80, "return 12  episode 2 of 3  pong-a3c, 2,200,000 steps  Ctrl-C ends, Ctrl-Z pauses"),
+        (140, "return 12  episode 2 of 3  pong-a3c, 2,200,000 steps".ljust(114) + "Ctrl-C ends, Ctrl-Z pauses"),
+    ],
+)
+def test_the_line_below_a_picture(width: int, line: str) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=width, height=24)
+    status = "return 12  episode 2 of 3  pong-a3c, 2,200,000 steps"
+    console.print(screens.PictureAndLine(np.zeros((210, 160, 3), np.uint8), status), end="")
+    *picture, last = file.getvalue().splitlines()
+    assert last == line
+    assert len(picture) == min(23, int(width * 210 / 160 / 2))
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_demo_ends_well_after_ctrl_c(terminal: tuple[int, int], tmp_path: Path) -> None:
+    """The keys of a terminal reach all of its foreground, and so make itself where the command is no job of its own."""
+    ours, theirs = terminal
+    module = "from a3c_zoo_trained import zoo_trained"
+    plugin = plugin_distribution(tmp_path / "plugin", "zoo-demo", module, entry_point="trained")
+    environ = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    environ["PYTHONPATH"] = os.pathsep.join(map(str, (plugin, *sys.path)))
+    environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "A3C_ZOO_PLUGINS": "core,envs,hyperparams,trained"}
+    command = [
+        "make",
+        "-C",
+        str(ROOT),
+        "--old-file=.venv/.installed-trained",
+        "demo",
+        f"BIN={Path(sys.executable).parent}",
+    ]
+    running = subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environ,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its terminal, whose keys are signals
+    )
+    os.close(theirs)
+    assert "▀" in read(ours, until="▀")
+    os.write(ours, b"\x03")
+    last = read(ours).partition(LEAVE_PAGE)[2]
+    assert running.wait(LIMIT_S) == 0, last
+    assert "so far, not played to its end" in last
+    assert "***" not in last
 
 
 # A window

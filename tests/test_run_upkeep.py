@@ -262,7 +262,7 @@ def test_a_dry_run_makes_no_directory(tmp_path: Path, capsys: Captured) -> None:
     assert command_line("train", "cartpole", "--dry-run", "--workers", "2", "--steps", "1k", "-o", "gamma=0.9") == 0
     assert capsys.readouterr().out == (
         "Would train a3c on cartpole, seed 0, 2 workers\n"
-        "  budget        1,000 steps\n"
+        "  budget        at least 1,000 steps\n"
         "  solved at     475.0, mean return of 100 episodes\n"
         "  values        cartpole/a3c.yml, --steps, --workers, -o\n"
         "  environments  16 for each worker\n"

@@ -17,9 +17,10 @@ import a3c_zoo_trained
 import pytest
 from rich.console import Console
 
-from a3c_zoo.cli import listing
+from a3c_zoo.cli import compare, listing
 from a3c_zoo.cli.common import print_fitted, print_sentences
 from a3c_zoo.cli.summary import summary
+from a3c_zoo.comparison.compare import Comparison
 from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
 from a3c_zoo.comparison.trainings import Trained
@@ -33,6 +34,8 @@ from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.testing import plugin_distribution
 from tests.test_run_directory import CONFIG, META
 from tests.test_train_cli import in_terminal
+from tests.toys_runs import command_line
+from tests.waits import wait_until
 
 BEGIN = Progress(0, 0, 0, 0.0, 0.0, None, None, 0, {})
 LATER = replace(
@@ -239,6 +242,39 @@ def test_a_summary_of_a_solved_run_that_went_on() -> None:
     assert last.split() == ["next", "a3c-zoo", "play", "runs/x"]
 
 
+@pytest.mark.parametrize(("steps", "words"), [(628, "at least 500 steps done"), (500, "500 steps done")])
+def test_a_summary_of_steps_beyond_the_budget(steps: int, words: str) -> None:
+    told = summary(outcome("steps", steps=steps, detail="500 steps done"), RunConfig(steps=500))
+    assert told.startswith(f"Ended, not solved: {words}.\n  training    {steps} steps, ")
+
+
+CLAIMS = {"Which returns more: a3c; shown.": True, "Which is earlier: nobody knows; not shown.": False}
+
+
+def compared(answers: dict[str, bool]) -> Comparison:
+    return Comparison({}, {}, Path("out"), (*CLAIMS, "Both were trained."), answers=answers)
+
+
+@pytest.mark.parametrize(
+    ("answers", "last"),
+    [
+        (CLAIMS, ["\x1b[32m\x1b[1mWhich returns more: a3c; shown.", "\x1b[33m\x1b[1mWhich is earlier: nobody"]),
+        ({}, ["\x1b[33m\x1b[1mWhich returns more: a3c; shown."]),  # as a verdict that claims nothing says why
+    ],
+)
+def test_answers_come_last(answers: dict[str, bool], last: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    sent = Terminal()
+    monkeypatch.setattr(sys, "stdout", sent)
+    assert compare._tell(compared(answers), as_json=False) == 0
+    *before, page = sent.getvalue().splitlines()
+    assert page.endswith("out/report.html")
+    found = before[-len(last) :]
+    assert [line[: len(begin)] for line, begin in zip(found, last, strict=True)] == last
+    assert before[-len(last) - 1] == "  out/curves.svg"
+    assert "Both were trained." in before
+
+
 # Lists of runs
 
 
@@ -360,7 +396,22 @@ def test_a_comparison_ends_with_its_answer_in_colour(tmp_path: Path) -> None:
     status, text = in_terminal(tmp_path, "compare", *words, variables={"COLUMNS": "140"})
     assert status == 0, text
     assert re.fullmatch(r"  ((xdg-)?open 'o ut/report\.html'|o ut/report\.html)", text.splitlines()[-1])
-    assert "\x1b[" not in text  # so few seeds answer nothing
+    assert text.splitlines()[-2].startswith("\x1b[33m\x1b[1mFewer than 5 seeds")  # why nothing is claimed
+
+
+def test_a_comparison_that_reads_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds pass until the verdict. The line is gone before the verdict comes."""
+    err = Terminal()
+
+    def read(*arguments: object, **options: object) -> Comparison:
+        wait_until(lambda: "reading the runs, and writing the report, " in err.getvalue())
+        return compared(CLAIMS)
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr("a3c_zoo.comparison.compare.read", read)
+    assert command_line("compare", "--from", tmp_path, "--out", tmp_path / "out") == 0
+    assert err.getvalue().endswith("\r\x1b[2K")
 
 
 def test_answers_are_green_or_yellow(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,16 +192,18 @@ def command(
     if sources:
         _refuse_options_of_training(click.get_current_context())
         wanted = run_filter(filters)
-        results = read(
-            sources,
-            options["envs"],
-            out,
-            options["agents"],
-            options["methods"],
-            wanted,
-            trust=trust,
-            question=question,
-        )
+        with closing(open_display(to_stderr=True)) as display:
+            display.wait("reading the runs, and writing the report")
+            results = read(
+                sources,
+                options["envs"],
+                out,
+                options["agents"],
+                options["methods"],
+                wanted,
+                trust=trust,
+                question=question,
+            )
         return _tell(results, as_json)
     refuse_trust(trust, "--from")
     if filters:
@@ -295,6 +297,7 @@ def _tell(comparison: Comparison, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(comparison.results, indent=2))
     else:
-        colours = {text: "green" if is_shown else "yellow" for text, is_shown in comparison.answers.items()}
+        shown = comparison.answers
+        colours = {text: "green" if shown.get(text) else "yellow" for text in comparison.answer}
         print_sentences(comparison.summary(), colours=colours)
     return 1 if comparison.failed else 0

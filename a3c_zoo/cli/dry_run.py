@@ -44,7 +44,7 @@ def show(env: str | None, as_json: bool, **options: Any) -> int:
 def _lines(setup: RunSetup) -> Iterator[tuple[str, str]]:
     config = setup.config
     run = config.run
-    budgets = [f"{run.steps:,} steps"] if run.steps is not None else []
+    budgets = [f"at least {run.steps:,} steps"] if run.steps is not None else []
     budgets += [f"{run.episodes:,} episodes"] if run.episodes is not None else []
     budgets += [f"{run.time_limit_s:,.10g} s of training"] if run.time_limit_s is not None else []
     yield "budget", ", ".join(budgets) or "none: it ends when it is solved, or with Ctrl-C"

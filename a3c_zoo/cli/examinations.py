@@ -31,17 +31,10 @@ from a3c_zoo.plugins.registry import get_registry, load_registry
 from a3c_zoo.system import largest_file, most_open_files
 from a3c_zoo.version import __version__
 
-#: Extra → what it brings.
-EXTRAS: Final = {
-    "play": "windows and films of `a3c-zoo play`, pictures of CartPole",
-    "sb3-contrib": "baseline `recurrent-ppo`",
-    "box2d": "gym:LunarLander-v3, gym:BipedalWalker-v3, gym:CarRacing-v3",
-    "mujoco": "gym:Hopper-v5, gym:HalfCheetah-v5, gym:Humanoid-v5 and the others of MuJoCo",
-    "onnx": "`a3c-zoo export`",
-    "hub": "`a3c-zoo push` and `a3c-zoo pull`",
-    "ray": "agent `a3c-ray` and engine `ray`",
-    "tune": "`a3c-zoo tune`",
-}
+#: What users can install in addition; docs/installation.md says what each extra is for.
+EXTRAS: Final = ("play", "sb3-contrib", "box2d", "mujoco", "onnx", "hub", "ray", "tune")
+#: The end of the fault of a package that is missing.
+NOT_INSTALLED: Final = "is not installed"
 #: Free bytes: below the first number small runs fail, below the second one large runs may.
 MEMORY: Final = (300_000_000, 1_000_000_000)
 SHARED_MEMORY: Final = (16_000_000, 128_000_000)
@@ -220,12 +213,30 @@ def packages() -> Iterator[Diagnosis]:
         yield Diagnosis("packages", "problem", "; ".join(faults.values()), install_needed(*faults))
     else:
         yield Diagnosis("packages", "ok", "all that a3c-zoo needs, in versions that fit")
-    for extra, brings in EXTRAS.items():
-        if faults := _faults(extra):
-            text = f"{extra} is missing: {brings} ({'; '.join(faults.values())})"
-            yield Diagnosis("extra", "warning", text, install_extra(extra))
-        else:
-            yield Diagnosis("extra", "ok", f"{extra}: {brings}")
+    yield _extras()
+
+
+def _extras() -> Diagnosis:
+    """Which extras are installed. Nobody needs all of them: a missing one is no fault, one that does not fit is."""
+    missing = []
+    unfit = {}
+    for extra in EXTRAS:
+        faults = _faults(extra)
+        if any(fault.endswith(NOT_INSTALLED) for fault in faults.values()):
+            missing.append(extra)
+        elif faults:
+            unfit[extra] = "; ".join(faults.values())
+    there = [extra for extra in EXTRAS if extra not in missing and extra not in unfit]
+    text = f"installed: {', '.join(there) or 'none'}"
+    if missing:
+        text += f"; not installed: {', '.join(missing)}"
+    if unfit:
+        faults_told = "; ".join(f"{extra}: {fault}" for extra, fault in unfit.items())
+        cure = " && ".join(install_extra(extra) for extra in unfit)
+        return Diagnosis("extras", "warning", f"{text}; not usable: {faults_told}", cure)
+    if missing:
+        text += f" (to install one: {install_extra(missing[0])})"
+    return Diagnosis("extras", "ok", text)
 
 
 def _faults(extra: str = "") -> dict[str, str]:
@@ -235,7 +246,7 @@ def _faults(extra: str = "") -> dict[str, str]:
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            faults[requirement.name] = f"{requirement.name} is not installed"
+            faults[requirement.name] = f"{requirement.name} {NOT_INSTALLED}"
             continue
         if not requirement.specifier.contains(version, prereleases=True):
             faults[requirement.name] = f"{requirement.name} is {version}, needed: {requirement.specifier}"

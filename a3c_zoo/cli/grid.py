@@ -36,18 +36,39 @@ class Tile:
         self._name = printable(name)
         self._steps = steps
         self._scenes = scenes
+        self._episodes = episodes
         self.left = episodes
         self.scene = next(scenes)
-        self._numbers = itertools.count(1)
         self._position = 0
         self._is_dimmed = False
         self._results = self._new_results()
 
+    @property
+    def number(self) -> int:
+        """The number of the episode that the scene belongs to, from 1."""
+        if self.scene.episodes:
+            return self._episodes - self.left
+        return self._episodes - self.left + 1
+
+    @property
+    def about(self) -> str:
+        """Which episode of which agent the scene belongs to."""
+        return f"{self._name} episode {self.number}".lstrip()
+
+    def status(self) -> str:
+        """The return so far, and the number of the episode."""
+        return f"return {self.scene.episode_return:,g}  episode {self.number:,} of {self._episodes:,}"
+
+    def unfinished(self) -> list[str]:
+        """The result so far of the episode that has not ended."""
+        if self.scene.episodes or not self.left:
+            return []
+        return [f"{self.about}: return {self.scene.episode_return:,g} so far, not played to its end"]
+
     def _new_results(self) -> list[str]:
         self.left -= len(self.scene.episodes)
-        about = f"{self._name} episode".lstrip()
         return [
-            f"{about} {next(self._numbers)}: return {episode.episode_return:,g}, {episode.length:,} steps"
+            f"{self.about}: return {episode.episode_return:,g}, {episode.length:,} steps"
             for episode in self.scene.episodes
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,10 @@ from a3c_zoo.cli.common import (
     runs_dir_option,
     trust_option,
 )
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, printable
 
 if TYPE_CHECKING:
+    from a3c_zoo.cli.grid import Tile
     from a3c_zoo.runs.evaluation import Scene
     from a3c_zoo.store.recommended import Choice
 
@@ -87,21 +88,19 @@ def command(
     if is_typed("checkpoint") and all(_parts(name, options["runs_dir"])[1] for name in run):
         raise ZooError(f"'{run[0]}' names a checkpoint already: leave out --checkpoint")
     played: list[str] = []
+    tiles: list[Tile] = []
     loaded: list[tuple[str, int, Generator[Scene], Choice]] = []
     status = 0
     try:
         # The first Ctrl-C waits for the end of a step, so neither the terminal nor a video is cut in the middle.
         with stop_on_signals() as stop, ExitStack() as stack, suppress(ClosedError):
-            screens = [
-                stack.enter_context(closing(screen)) for screen in open_screens(window, terminal, video)
-            ]
+            opened = open_screens(window, terminal, video, status=lambda: _status(tiles, loaded))
+            screens = [stack.enter_context(closing(screen)) for screen in opened]
             loaded = [_load(name, **options) for name in run]
             for _, _, play, _ in loaded:
                 stack.enter_context(closing(play))
-            tiles = [
-                Tile(name if grid else "", steps, play, options["episodes"])
-                for name, steps, play, _ in loaded
-            ]
+            for name, steps, play, _ in loaded:
+                tiles.append(Tile(name if grid else "", steps, play, options["episodes"]))
             for picture, speed, results in show(tiles, fps):
                 for screen in screens:
                     screen.show(picture, speed)
@@ -112,9 +111,19 @@ def command(
         for *_, choice in loaded:  # not before: a terminal shows pictures
             choice.tell()
     finally:  # also after Ctrl-C, when a terminal shows again what it showed before
+        for tile in tiles:
+            played += tile.unfinished()
         for line in played:
             click.echo(line)
     return status
+
+
+def _status(tiles: Sequence[Tile], loaded: Sequence[tuple[str, int, Any, Any]]) -> str:
+    """What plays, for the line below the picture. The agents of a grid have lines of their own."""
+    if len(tiles) > 1:
+        return f"{len(tiles)} agents"
+    name, steps, *_ = loaded[0]
+    return f"{tiles[0].status()}  {printable(name)}, {steps:,} steps"
 
 
 def _parts(name: str, runs_dir: Path) -> tuple[str, str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,18 @@ from rich.console import Console, ConsoleOptions
 from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 
 from a3c_zoo.cures import install_extra
+from a3c_zoo.display.terminals import open_blocks
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import UNSEEN, has_display
 from a3c_zoo.runs.videos import VideoFile, enlarge
-from a3c_zoo.standard_streams import is_dumb
+from a3c_zoo.standard_streams import is_dumb, is_in_foreground
+from a3c_zoo.system import CTRL_Z
+
+#: On a narrower terminal the line below the picture names one key.
+NARROW: Final = 70
 
 
 class ClosedError(Exception):
@@ -79,14 +86,44 @@ def half_block(colours: tuple[int, ...]) -> Style:
     return Style(color=Color.from_rgb(*colours[:3]), bgcolor=Color.from_rgb(*colours[3:]))
 
 
+class PictureAndLine:
+    """A picture for rich, and a line below it: what plays, and on the right the keys.
+
+    Args:
+        status: what the line says; its end is cut off where there is no room.
+    """
+
+    def __init__(self, picture: NDArray[np.uint8], status: str) -> None:
+        self._picture = HalfBlocks(picture)
+        self._status = status
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment | Text]:
+        height = options.height or console.height
+        yield from self._picture.__rich_console__(console, options.update(height=max(1, height - 1)))
+        keys = "Ctrl-C ends"
+        if options.max_width >= NARROW and can_suspend():
+            keys += ", Ctrl-Z pauses"
+        status = Text(self._status)
+        status.truncate(max(1, options.max_width - len(keys) - 2), overflow="ellipsis", pad=True)
+        yield Text.assemble(status, "  ", (keys, "dim"), no_wrap=True, overflow="crop")
+
+
+def can_suspend() -> bool:
+    """Whether Ctrl-Z suspends this process."""
+    return CTRL_Z is not None and signal.getsignal(CTRL_Z) is not signal.SIG_IGN
+
+
 class Terminal:
-    """Draws over the terminal. `close` restores what the terminal showed before.
+    """Draws over the terminal. `close`, and Ctrl-Z, restore what the terminal showed before.
+
+    Args:
+        status: tells what plays, for the line below each picture.
 
     Raises:
         ZooError: stdout is no terminal, or one that draws nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, status: Callable[[], str]) -> None:
         if not sys.stdout.isatty():
             raise ZooError("--terminal: stdout is no terminal; --video FILE.mp4 needs none")
         if is_dumb():
@@ -94,21 +131,55 @@ class Terminal:
             raise ZooError(
                 f"--terminal: a terminal with TERM={term} draws nothing; --video FILE.mp4 needs none"
             )
+        self._status = status
         self._live: Live | None = None
         self._pace = Pace()
+        self._was_left = self._is_drawing = self._is_stop_due = False
+        open_blocks.append(self)
 
     def show(self, picture: NDArray[np.uint8], fps: float) -> None:
+        """Shows a picture, and a line below it. A process that the shell sent to the background shows nothing."""
+        if not self._was_left or is_in_foreground(sys.stdout):
+            self._is_drawing = True
+            try:
+                self._draw(picture)
+            finally:
+                self._is_drawing = False
+                self._stop_if_due()
+        self._pace.wait(fps)
+
+    def _draw(self, picture: NDArray[np.uint8]) -> None:
         if self._live is None:
             # The picture is nothing but colours: NO_COLOR is not meant for it.
             console = Console(no_color=False)
             self._live = Live(console=console, screen=True, auto_refresh=False)
             self._live.start()
-        self._live.update(HalfBlocks(picture), refresh=True)
-        self._pace.wait(fps)
+        self._live.update(PictureAndLine(picture, self._status()), refresh=True)
 
-    def close(self) -> None:
+    def leave(self) -> bool:
+        """Before Ctrl-Z stops this process: the shell gets its screen. False if the stop must wait."""
+        if self._is_drawing:
+            self._is_stop_due = True
+            return False
+        self._restore()
+        self._was_left = True
+        return True
+
+    def _stop_if_due(self) -> None:
+        """A Ctrl-Z that came while a picture was half drawn."""
+        if self._is_stop_due:
+            self._is_stop_due = False
+            assert CTRL_Z is not None
+            os.kill(os.getpid(), CTRL_Z)
+
+    def _restore(self) -> None:
         if self._live is not None:
             self._live.stop()
+            self._live = None
+
+    def close(self) -> None:
+        open_blocks.remove(self)
+        self._restore()
 
 
 class Window:
@@ -159,8 +230,14 @@ class Window:
             self._pygame.display.quit()
 
 
-def open_screens(window: bool, terminal: bool, video: Path | None) -> Iterator[Window | Terminal | VideoFile]:
-    """Opens the chosen screens. If none is chosen, opens a window, or draws in the terminal if there is no display."""
+def open_screens(
+    window: bool, terminal: bool, video: Path | None, status: Callable[[], str]
+) -> Iterator[Window | Terminal | VideoFile]:
+    """Opens the chosen screens. If none is chosen, opens a window, or draws in the terminal if there is no display.
+
+    Args:
+        status: see `Terminal`.
+    """
     if not (window or terminal or video):
         window = has_display()
         terminal = not window
@@ -173,4 +250,4 @@ def open_screens(window: bool, terminal: bool, video: Path | None) -> Iterator[W
     if window:
         yield Window()
     if terminal:
-        yield Terminal()
+        yield Terminal(status)

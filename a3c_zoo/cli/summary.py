@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
     """Returns the result of a run, its figures, and the command to type next. run: has its limits."""
+    detail = outcome.detail
+    if outcome.reason == "steps" and run is not None and outcome.steps > (run.steps or 0):
+        detail = f"at least {detail}"  # a rollout that has begun goes on to its end
     verdict = {
         "solved": "Solved",
         "stop-return": "Reached the return asked for",
         "interrupted": f"Stopped by {outcome.detail}",
         "plugin": f"Stopped by a plugin: {outcome.detail}",
-    }.get(outcome.reason, f"Ended{'' if outcome.solved else ', not solved'}: {outcome.detail}")
+    }.get(outcome.reason, f"Ended{'' if outcome.solved else ', not solved'}: {detail}")
     if outcome.reason in ("solved", "stop-return"):
         verdict += f" after {duration(outcome.training_s)} of training, {duration(outcome.total_s)} in all"
     elif outcome.solved:

@@ -80,10 +80,16 @@ class Comparison:
         runs = f"{len(self.results['runs'])} runs, {len(self.left_out)} left out"
         return f"<Comparison of {'; '.join(methods)}: {runs}; {self.out}>\n{' '.join(self.verdict)}"
 
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """The sentences that answer a question; the first one of the verdict where none does."""
+        return tuple(self.answers) or self.verdict[:1]
+
     def summary(self) -> str:
-        """The verdict, the files of the report, and what opens it."""
+        """The verdict, the files of the report, and what opens it. The answer is at the end, where a reader looks."""
+        rest = [text for text in self.verdict if text not in self.answer]
         files = [f"  {self.out / name}" for name in REPORT_FILES if name != REPORT_PAGE]
-        return "\n".join([*self.verdict, *files, f"  {opening(self.out / REPORT_PAGE)}"])
+        return "\n".join([*rest, *files, *self.answer, f"  {opening(self.out / REPORT_PAGE)}"])
 
 
 def compare(

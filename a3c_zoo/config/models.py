@@ -177,7 +177,9 @@ class RunConfig(Section):
     )
     steps: Annotated[
         int | None,
-        TrainOption("--steps", "N", "Stop after N agent steps.  [default: the set's budget]", on_resume=True),
+        TrainOption(
+            "--steps", "N", "Stop after at least N agent steps.  [default: the set's budget]", on_resume=True
+        ),
         InComparison(is_budget=True),
     ] = Field(
         None,

@@ -145,7 +145,9 @@ def _budget_told(config: Config) -> str | None:
     for key, (option, amount) in limits.items():
         source = sources.get(f"run.{key}", "")
         if getattr(config.run, key) is not None and source not in (option, "-o"):
-            told.append(f"up to {amount}, the budget of {source.rpartition(':')[0]} ({option} changes it)")
+            told.append(
+                f"about {amount} at most, the budget of {source.rpartition(':')[0]} ({option} changes it)"
+            )
     return "; ".join(told) or None
 
 
