@@ -377,6 +377,15 @@ def train(agent: str, folder: Path, overrides: dict[str, Any], **options: Any) -
     )
 
 
+def noting_smallest(log_prob_and_entropy: Any, smallest: list[float]) -> Any:
+    def noting(self: Any, logits: torch.Tensor, actions: torch.Tensor) -> Any:
+        log_probs, entropies = log_prob_and_entropy(self, logits, actions)
+        smallest.append(log_probs.min().item())
+        return log_probs, entropies
+
+    return noting
+
+
 KEPT = {"agent.clip_ratio": 0.2, "agent.epochs": 2, "agent.update_samples": 5}
 
 
@@ -392,9 +401,16 @@ KEPT = {"agent.clip_ratio": 0.2, "agent.epochs": 2, "agent.update_samples": 5}
         ("random", {}),
     ],
 )
-def test_every_agent_acts_within_masks(agent: str, overrides: Any, kwargs: Any, tmp_path: Path) -> None:
+def test_every_agent_acts_within_masks(
+    agent: str, overrides: Any, kwargs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And learns within them: log π of an action is far above −1e8, which the mask of another step would give."""
+    smallest: list[float] = []
+    for kind in (Categorical, MultiCategorical):
+        monkeypatch.setattr(kind, "log_prob_and_entropy", noting_smallest(kind.log_prob_and_entropy, smallest))
     outcome = train(agent, tmp_path, {**overrides, "env.kwargs": kwargs}, serial=True)
     assert outcome.steps >= 200
+    assert agent == "random" or min(smallest) > -1e3
     played = a3c_zoo.evaluate(outcome.run, episodes=6)
     assert played.episodes == 6
 
@@ -432,9 +448,7 @@ def test_predict_takes_masks(tmp_path: Path) -> None:
             agent.predict(observations, action_masks=wrong)
 
 
-def test_an_agent_without_masks_takes_them_if_they_are_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_without_masks_takes_them_if_they_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kwargs = {"env.kwargs": {"strict": False}, "env.action_masks": False}
     outcome = train("a3c", tmp_path, {**SMALL["a3c"], **kwargs}, serial=True)
     agent = a3c_zoo.load_agent(outcome.run)
@@ -546,6 +560,8 @@ def test_check_takes_no_forbidden_action(kwargs: str) -> None:
 
 
 def test_check_says_what_is_wrong_with_masks() -> None:
+    result = CliRunner().invoke(cli, ["check", ROOMS_ENV, "-o", "env.kwargs={strict: false, way: step}"])
+    assert "step() gives info['action_mask'], but reset() does not" in result.output, result.output
     result = CliRunner().invoke(cli, ["check", ROOMS_ENV, "-o", "env.kwargs={strict: false, fault: empty}"])
     assert "forbids every action" in result.output, result.output
     assert result.exit_code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from a3c_zoo.config.sets import describe, dump_config, load_config, resolve_conf
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.arguments import parameters_of
 from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.function_env import entry_of
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo_envs._atari import make
@@ -138,6 +140,17 @@ def test_a_factory_takes_what_its_signature_has() -> None:
     assert env.step(np.zeros(2, np.int64))[1].tolist() == [0, 0]
     with pytest.raises(ConfigError, match=r"is a key of its own: env\.hide_velocity"):
         config_of("cartpole", "env.kwargs.hide_velocity=true")
+
+
+def test_what_the_entry_gives_is_no_argument() -> None:
+    """The function of an entry names code: no configuration may name other code."""
+    entry = entry_of(Keeps)
+    config = resolve_config(
+        get_registry(), entry, get_registry().agent("a3c"), overrides=["env.kwargs.function=antigravity:x"]
+    )
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.function: .* has no such argument\. It takes: items"):
+        make_vector_env(entry, config.env, 1, 0)
+    assert "antigravity" not in sys.modules
 
 
 def test_arguments_choose_the_default_set() -> None:

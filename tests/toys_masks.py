@@ -24,7 +24,7 @@ class Rooms(gymnasium.Env[Any, Any]):
     """A walk through rooms, one a step; an episode ends in the last room, or is cut before by its limit.
 
     Args:
-        way: how it gives masks: "info" or "method". dtype: of the masks.
+        way: how it gives masks: "info" or "method"; "step": in info, but not of reset. dtype: of the masks.
         choices: a MultiDiscrete space of two choices: the masks of the room, and of the next one.
         fault: what is wrong with the masks from the third step on.
         strict: whether a forbidden action raises. limit: steps of an episode at most.
@@ -71,7 +71,11 @@ class Rooms(gymnasium.Env[Any, Any]):
         return mask
 
     def _info(self) -> dict[str, Any]:
-        if self.way != "info" or (self.fault == "missing" and self.steps >= 2):
+        if (
+            (self.way, self.steps) == ("step", 0)
+            or self.way not in ("info", "step")
+            or (self.fault == "missing" and self.steps >= 2)
+        ):
             return {}
         return {"action_mask": self.mask()}
 

@@ -19,9 +19,7 @@ STEPS = 32
 SEED = 0
 
 
-def background_of(
-    env: VectorEnv[Any, Any, Any], config: EnvConfig, name: str, spec: ObservationSpec
-) -> int:
+def background_of(env: VectorEnv[Any, Any, Any], config: EnvConfig, name: str, spec: ObservationSpec) -> int:
     """Returns the most frequent value of the pixels, 0 to 255, in the first steps with random actions, within action masks.
 
     Args:

@@ -18,7 +18,7 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.learning import function_env
-from a3c_zoo.learning.action_masks import gives_masks, masks_to_follow, random_action
+from a3c_zoo.learning.action_masks import KEY, gives_masks, masks_to_follow, random_action
 from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import naming_misfits
@@ -109,6 +109,9 @@ def _check_masks(setup: RunSetup, findings: Findings) -> None:
         if masks is None:
             if gives_masks(env, info):
                 findings.ok(check, "the environment gives masks, which env.action_masks=false ignores")
+            elif KEY in env.step(env.action_space.sample())[4]:
+                message = f"step() gives info['{KEY}'], but reset() does not, so agents do not act within it"
+                findings.warn(check, message, CURE_MASK)
             return
         autoreset = autoreset_of(env)
         is_over = episode_over(env)
