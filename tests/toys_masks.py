@@ -71,11 +71,8 @@ class Rooms(gymnasium.Env[Any, Any]):
         return mask
 
     def _info(self) -> dict[str, Any]:
-        if (
-            (self.way, self.steps) == ("step", 0)
-            or self.way not in ("info", "step")
-            or (self.fault == "missing" and self.steps >= 2)
-        ):
+        has_mask = self.way == "info" or (self.way == "step" and self.steps > 0)
+        if not has_mask or (self.fault == "missing" and self.steps >= 2):
             return {}
         return {"action_mask": self.mask()}
 

@@ -20,7 +20,7 @@ SEED = 0
 
 
 def background_of(env: VectorEnv[Any, Any, Any], config: EnvConfig, name: str, spec: ObservationSpec) -> int:
-    """Returns the most frequent value of the pixels, 0 to 255, in the first steps with random actions, within action masks.
+    """Returns the most frequent value of the pixels, 0 to 255, in the first steps with random allowed actions.
 
     Args:
         env: is reset, and stays somewhere in an episode. config: with which it was made.
