@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import a3c_zoo
+from a3c_zoo import EnvEntry
 from a3c_zoo.cli.main import cli
+from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, ObservationError, PluginError
-from a3c_zoo.learning.action_masks import ActionMasks, gives_masks, random_action
+from a3c_zoo.learning.action_masks import ActionMasks, FollowedMasks, gives_masks, random_action
 from a3c_zoo.learning.actions import (
     FORBIDDEN,
     Categorical,
@@ -26,6 +29,7 @@ from a3c_zoo.learning.actions import (
     distribution_state,
     masked_logits,
 )
+from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.networks import ActorCritic
@@ -34,8 +38,9 @@ from a3c_zoo.learning.samples import samples_of
 from a3c_zoo.learning.segments import segments_of
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.learning.windows import Windows
+from a3c_zoo.testing import check_env
 from tests.test_every_space import LSTM, SMALL, TRANSITIONS, with_one_thread  # noqa: F401
-from tests.toys_masks import ACTIONS, MASKS, ROOMS, rooms
+from tests.toys_masks import ACTIONS, MASKS, ROOMS, MaskedPictures, rooms
 
 ROOMS_ENV = "gym:tests.toys_masks:Rooms-v0"
 ONE = Categorical(3, has_masks=True)
@@ -313,6 +318,36 @@ def test_arrays_of_a_vector_environment() -> None:
         choices.take({"action_mask": np.array([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])}, out)
 
 
+@pytest.mark.parametrize(
+    ("given", "form"),
+    [
+        ([[[1, 0], [1, 1, 1]]] * 2, None),
+        ([[1, 0, 1, 1, 1]] * 2, None),
+        ({"first": np.ones((2, 2))}, r"dict \(KeyError: 0\)"),
+        ([np.ones(5, np.int8)], r"list \(IndexError: .*\)"),
+        (3, r"int \(TypeError: .*\)"),
+        ([[[1, 0], [[1], 1, 1]]] * 2, r"list \(ValueError: .*\)"),
+        (["01111"] * 2, r"<U5 \[\]"),
+    ],
+)
+def test_masks_in_python(given: Any, form: str | None) -> None:
+    """Lists are masks, too. What has another form is one line."""
+    masks = ActionMasks(rooms(2), TWO, "rooms")
+    out = np.zeros((2, 5), np.bool_)
+    if form is None:
+        masks.take({"action_mask": given}, out)
+        assert out[:, 0].all()
+        return
+    with pytest.raises(EnvironmentContractError, match=f"wrong action mask: {form}; it must be"):
+        masks.take({"action_mask": given}, out)
+
+
+def test_an_attribute_of_that_name_is_no_method() -> None:
+    env = rooms(1, way="none")
+    env.envs[0].unwrapped.action_masks = np.ones(ACTIONS)  # type: ignore[attr-defined]
+    assert not gives_masks(env, env.reset()[1])
+
+
 def test_random_actions_are_allowed() -> None:
     generator = np.random.default_rng(0)
     masks = np.repeat([[True, False, False, True, True]], 50, axis=0)
@@ -342,6 +377,15 @@ def train(agent: str, folder: Path, overrides: dict[str, Any], **options: Any) -
     )
 
 
+def noting_smallest(log_prob_and_entropy: Any, smallest: list[float]) -> Any:
+    def noting(self: Any, logits: torch.Tensor, actions: torch.Tensor) -> Any:
+        log_probs, entropies = log_prob_and_entropy(self, logits, actions)
+        smallest.append(log_probs.min().item())
+        return log_probs, entropies
+
+    return noting
+
+
 KEPT = {"agent.clip_ratio": 0.2, "agent.epochs": 2, "agent.update_samples": 5}
 
 
@@ -357,9 +401,16 @@ KEPT = {"agent.clip_ratio": 0.2, "agent.epochs": 2, "agent.update_samples": 5}
         ("random", {}),
     ],
 )
-def test_every_agent_acts_within_masks(agent: str, overrides: Any, kwargs: Any, tmp_path: Path) -> None:
+def test_every_agent_acts_within_masks(
+    agent: str, overrides: Any, kwargs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And learns within them: log π of an action is far above −1e8, which the mask of another step would give."""
+    smallest: list[float] = []
+    for kind in (Categorical, MultiCategorical):
+        monkeypatch.setattr(kind, "log_prob_and_entropy", noting_smallest(kind.log_prob_and_entropy, smallest))
     outcome = train(agent, tmp_path, {**overrides, "env.kwargs": kwargs}, serial=True)
     assert outcome.steps >= 200
+    assert agent == "random" or min(smallest) > -1e3
     played = a3c_zoo.evaluate(outcome.run, episodes=6)
     assert played.episodes == 6
 
@@ -397,7 +448,7 @@ def test_predict_takes_masks(tmp_path: Path) -> None:
             agent.predict(observations, action_masks=wrong)
 
 
-def test_an_agent_without_masks_takes_them_if_they_are_given(tmp_path: Path) -> None:
+def test_an_agent_without_masks_takes_them_if_they_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kwargs = {"env.kwargs": {"strict": False}, "env.action_masks": False}
     outcome = train("a3c", tmp_path, {**SMALL["a3c"], **kwargs}, serial=True)
     agent = a3c_zoo.load_agent(outcome.run)
@@ -405,6 +456,27 @@ def test_an_agent_without_masks_takes_them_if_they_are_given(tmp_path: Path) -> 
     assert agent.predict(observations)[0].shape == (4,)
     actions, _ = agent.predict(observations, action_masks=MASKS[:4])
     assert MASKS[np.arange(4), actions - 1].all()
+    infinite = torch.where(torch.from_numpy(MASKS[:4]), 0.0, torch.inf)
+    monkeypatch.setattr(Categorical, "noise", staticmethod(lambda out, generator: out.copy_(infinite)))
+    actions, _ = agent.predict(observations, action_masks=MASKS[:4])
+    assert MASKS[np.arange(4), actions - 1].all()
+
+
+@pytest.mark.parametrize("agent", ["a3c", "sb3-a2c"])
+def test_a_run_of_before_there_were_masks_goes_on_without(agent: str, tmp_path: Path) -> None:
+    overrides: dict[str, Any] = {"env.action_masks": False, "env.kwargs": {"strict": False, "first": 0}}
+    if agent == "a3c":
+        run = train(agent, tmp_path, SMALL["a3c"] | overrides, serial=True).run
+    else:
+        overrides |= {"agent.vec_env": "dummy", "agent.torch_threads": 1}
+        run = a3c_zoo.train(ROOMS_ENV, agent=agent, steps=50, overrides=overrides, runs_dir=tmp_path).run
+    file = run / "config.yml"
+    text = file.read_text()
+    assert text.count("  action_masks: false\n") == 1
+    file.write_text(text.replace("  action_masks: false\n", ""))
+    assert a3c_zoo.evaluate(run, episodes=2).episodes == 2
+    again = a3c_zoo.train(resume=run, steps=400)
+    assert a3c_zoo.load_agent(again.run).predict(np.eye(ROOMS + 1, dtype=np.float32)[0])[0] in range(ACTIONS)
 
 
 @pytest.mark.parametrize("stack", ["own", "zoo"])
@@ -446,9 +518,50 @@ def test_the_onnx_file_takes_masks(core: Any, kwargs: Any, tmp_path: Path) -> No
     assert MASKS[[0, 1], first].all()
 
 
-def test_check_says_what_masks_allow() -> None:
-    result = CliRunner().invoke(cli, ["check", ROOMS_ENV, "-o", "env.kwargs.strict=false"])
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_the_contract_is_checked_within_masks(mode: str) -> None:
+    """In all autoreset modes, and after `set_state`; a forbidden step raises."""
+    check_env(EnvEntry("walk", "tests.toys_masks:make_walk", kwargs={"mode": mode}), steps=120)
+    with pytest.raises(AssertionError, match="forbidden"):
+        check_env(
+            EnvEntry("walk", "tests.toys_masks:make_walk", kwargs={"mode": mode}),
+            config=EnvConfig(action_masks=False),
+            steps=120,
+        )
+
+
+def test_the_next_allowed_action_stands_for_a_forbidden_one() -> None:
+    masks = FollowedMasks(rooms(2), Categorical(6, start=1), "rooms", {"action_mask": MASKS[[0, 1]]})
+    masks.allowed[:] = [[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0]]
+    assert masks.within(np.array([1, 1])).tolist() == [1, 2]
+    assert masks.within(np.array([5, 3])).tolist() == [1, 2]
+    two = FollowedMasks(rooms(1), TWO, "rooms", {"action_mask": np.ones((1, 5), np.int8)})
+    two.allowed[:] = [[0, 1, 1, 0, 1]]
+    assert two.within(np.array([[0, 1]])).tolist() == [[1, 2]]
+
+
+def test_the_background_is_measured_within_masks() -> None:
+    env = SyncVectorEnv([MaskedPictures])
+    spec = observation_spec(env.single_observation_space)
+    assert background_of(env, EnvConfig(), "pictures", spec) == 0
+    with pytest.raises(AssertionError, match="forbidden"):
+        background_of(env, EnvConfig(action_masks=False), "pictures", spec)
+
+
+@pytest.mark.parametrize("kwargs", ["{}", "{way: method}", "{choices: true, limit: 4}"])
+def test_check_takes_no_forbidden_action(kwargs: str) -> None:
+    """`Rooms` raises for one. Only the checkers of Gymnasium and stable-baselines3 know no masks."""
+    result = CliRunner().invoke(cli, ["check", ROOMS_ENV, "-o", f"env.kwargs={kwargs}", "--json"])
+    findings = json.loads(result.stdout)
+    assert [each for each in findings if each["status"] == "problem"] == []
     assert "masks allow" in result.output, result.output
+    assert "in a worker" in result.output
+    assert result.exit_code == 0
+
+
+def test_check_says_what_is_wrong_with_masks() -> None:
+    result = CliRunner().invoke(cli, ["check", ROOMS_ENV, "-o", "env.kwargs={strict: false, way: step}"])
+    assert "step() gives info['action_mask'], but reset() does not" in result.output, result.output
     result = CliRunner().invoke(cli, ["check", ROOMS_ENV, "-o", "env.kwargs={strict: false, fault: empty}"])
     assert "forbids every action" in result.output, result.output
     assert result.exit_code == 1

@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 import a3c_zoo
+from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning import model
@@ -51,7 +52,7 @@ class Film(gymnasium.Env[NDArray[Any], Any]):
 
 def measured(ends_after: int, dtype: type = np.uint8) -> int:
     env = SyncVectorEnv([lambda: Film(ends_after, dtype)], autoreset_mode=AutoresetMode.DISABLED)
-    return background_of(env, "film", observation_spec(env.single_observation_space))
+    return background_of(env, EnvConfig(), "film", observation_spec(env.single_observation_space))
 
 
 def test_pixels_are_counted_until_the_episode_ends() -> None:

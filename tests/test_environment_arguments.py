@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning import function_env
 from a3c_zoo.learning.arguments import parameters_of
 from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.function_env import entry_of
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo_envs._atari import make
@@ -162,6 +164,17 @@ def makes_anything(**kwargs: object) -> gymnasium.Env:
 def test_atari_games_take_no_other_arguments() -> None:
     with pytest.raises(ConfigError, match=r"env\.kwargs\.size: environment 'pong' has no such argument"):
         made("pong", "env.kwargs.size=3")
+
+
+def test_what_the_entry_gives_is_no_argument() -> None:
+    """The function of an entry names code: no configuration may name other code."""
+    entry = entry_of(Keeps)
+    config = resolve_config(
+        get_registry(), entry, get_registry().agent("a3c"), overrides=["env.kwargs.function=antigravity:x"]
+    )
+    with pytest.raises(ConfigError, match=r"env\.kwargs\.function: .* gives this argument itself"):
+        make_vector_env(entry, config.env, 1, 0)
+    assert "antigravity" not in sys.modules
 
 
 def test_arguments_choose_the_default_set() -> None:

@@ -133,7 +133,9 @@ def test_no_argument_names_the_code_of_a_given_class(tmp_path: Path, monkeypatch
     text = config.read_text()
     assert "kwargs: {}" in text
     config.write_text(text.replace("kwargs: {}", "kwargs: {function: 'os:system', command: touch mark}"))
-    with pytest.raises(ConfigError, match=r"env\.kwargs\.function: environment 'anyarguments' gives 'function' itself"):
+    with pytest.raises(
+        ConfigError, match=r"env\.kwargs\.function: environment 'anyarguments' gives this argument itself"
+    ):
         evaluate(run, env=AnyArguments, episodes=1)
     assert not (tmp_path / "mark").exists()
 

@@ -9,6 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from tests.walks import StatefulWalk
+
 ACTIONS = 6
 ROOMS = 7
 #: Room → which actions it allows. The last room is where an episode ends; it allows none.
@@ -22,7 +24,7 @@ class Rooms(gymnasium.Env[Any, Any]):
     """A walk through rooms, one a step; an episode ends in the last room, or is cut before by its limit.
 
     Args:
-        way: how it gives masks: "info" or "method". dtype: of the masks.
+        way: how it gives masks: "info" or "method"; "step": in info, but not of reset. dtype: of the masks.
         choices: a MultiDiscrete space of two choices: the masks of the room, and of the next one.
         fault: what is wrong with the masks from the third step on.
         strict: whether a forbidden action raises. limit: steps of an episode at most.
@@ -69,7 +71,8 @@ class Rooms(gymnasium.Env[Any, Any]):
         return mask
 
     def _info(self) -> dict[str, Any]:
-        if self.way != "info" or (self.fault == "missing" and self.steps >= 2):
+        has_mask = self.way == "info" or (self.way == "step" and self.steps > 0)
+        if not has_mask or (self.fault == "missing" and self.steps >= 2):
             return {}
         return {"action_mask": self.mask()}
 
@@ -93,6 +96,51 @@ class Rooms(gymnasium.Env[Any, Any]):
         is_over = self.room == ROOMS
         reward = float(chosen[0] == int(np.argmax(allowed[0])))
         return self._observation(), reward, is_over, self.steps >= self.limit and not is_over, self._info()
+
+
+class MaskedWalk(StatefulWalk):
+    """A walk in every autoreset mode, with a state. At ±2 it only goes on outwards; a forbidden step raises."""
+
+    def _info(self) -> dict[str, Any]:
+        masks = np.ones((self.num_envs, 2), np.bool_)
+        masks[self.place >= 2, 0] = False
+        masks[self.place <= -2, 1] = False
+        masks[abs(self.place) >= 3] = False  # an end
+        return {"action_mask": masks}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observations, info = super().reset(seed=seed, options=options)
+        return observations, info | self._info()
+
+    def step(self, actions: Any) -> Any:
+        allowed = self._info()["action_mask"][np.arange(self.num_envs), actions - 1]
+        assert (allowed | self.ended).all(), "forbidden"
+        *result, info = super().step(actions)
+        return *result, info | self._info()
+
+
+def make_walk(num_envs: int, seed: int, mode: str) -> MaskedWalk:
+    return MaskedWalk(num_envs, mode, random_start=True)
+
+
+class MaskedPictures(gymnasium.Env[Any, Any]):
+    """Pictures of 44 × 44 pixels, of which action 1 alone is allowed; another one raises."""
+
+    observation_space = spaces.Box(0, 255, (1, 44, 44), np.uint8)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._picture(), {"action_mask": np.array([0, 1, 0], np.int8)}
+
+    def _picture(self) -> Any:
+        return np.full((1, 44, 44), self.steps, np.uint8)
+
+    def step(self, action: Any) -> Any:
+        assert action == 1, "forbidden"
+        self.steps += 1
+        return self._picture(), 1.0, False, self.steps == 5, {"action_mask": np.array([0, 1, 0], np.int8)}
 
 
 def rooms(num_envs: int, mode: AutoresetMode = AutoresetMode.NEXT_STEP, **options: Any) -> SyncVectorEnv:

@@ -240,12 +240,20 @@ def load_config(
     settings = Settings(registry, entry, registry.agent(str(names[1])), has_defaults=False)
     settings.add_document(document)
     settings.add_flags(flags or {})
-    config = settings.config()
+    config = _as_it_began(settings.config(), document)
     if not is_trusted and config.env.wrappers:
         raise ZooError(
             f"{path} names wrappers to import (env.wrappers), and the run is not your own{doubt and f': {doubt}'}. "
             "If you trust whoever made it: --trust"
         )
+    return config
+
+
+def _as_it_began(config: Config, document: Document) -> Config:
+    """A run's configuration. A run whose file lacks `env.action_masks` began before there were masks: it took none."""
+    env = document.data.get("env")
+    if isinstance(env, dict) and "action_masks" not in env:
+        config = replace(config, env=config.env.model_copy(update={"action_masks": False}))
     return config
 
 

@@ -18,8 +18,9 @@ import numpy as np
 from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
-from a3c_zoo.errors import EnvironmentContractError
-from a3c_zoo.learning.actions import ActionDistribution
+from a3c_zoo.config import EnvConfig
+from a3c_zoo.errors import EnvironmentContractError, type_and_message
+from a3c_zoo.learning.actions import ActionDistribution, action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of
 from a3c_zoo.learning.returns import Bools
 
@@ -27,8 +28,8 @@ from a3c_zoo.learning.returns import Bools
 KEY: Final = "action_mask"
 METHOD: Final = "action_masks"
 
-#: Returns the masks of some environments, for their numbers.
-Caller = Callable[[list[int]], list[Any]]
+#: Takes the numbers of some environments; returns what has the mask of environment n under n.
+Caller = Callable[[list[int]], Any]
 
 
 def gives_masks(env: VectorEnv[Any, Any, Any], info: Mapping[str, Any]) -> bool:
@@ -51,16 +52,13 @@ def _caller(env: VectorEnv[Any, Any, Any]) -> Caller | None:
         if not all(single.has_wrapper_attr(METHOD) for single in env.envs):
             return None
         methods = [single.get_wrapper_attr(METHOD) for single in env.envs]
-        return lambda numbers: [methods[n]() for n in numbers]
+        if not all(map(callable, methods)):
+            return None
+        return lambda numbers: {n: methods[n]() for n in numbers}
     method = getattr(env, METHOD, None)
     if not callable(method):
         return None
-
-    def call(numbers: list[int]) -> list[Any]:
-        masks = method()
-        return [masks[n] for n in numbers]
-
-    return call
+    return lambda numbers: method()
 
 
 class ActionMasks:
@@ -94,7 +92,8 @@ class ActionMasks:
             return
         given = info.get(KEY)
         if given is None and self._call is not None:
-            masks = self._rows(self._call(np.flatnonzero(which).tolist()))
+            numbers = np.flatnonzero(which).tolist()
+            masks = self._rows(self._call(numbers), numbers)
         else:
             masks = self._of_info(given, info.get(f"_{KEY}"), which)
         forbids_all = ~np.logical_or.reduceat(masks, self._starts, axis=1)
@@ -114,15 +113,22 @@ class ActionMasks:
                 f"(environment {int(np.flatnonzero(missing)[0])} of {self._num_envs}): reset() and each step() must "
                 "give one, as the first reset() did. env.action_masks=false ignores them"
             )
-        if isinstance(given, tuple) and all(np.ndim(part) == 2 for part in given):
-            given = np.concatenate(given, axis=1)  # of a vector environment: an array for each choice
+        if isinstance(given, tuple) and all(map(self._is_of_all, given)):
+            given = np.concatenate(given, axis=1)  # an array for each choice
         if isinstance(given, np.ndarray) and given.dtype != object:
             return self._checked(given, self._num_envs)[which]
-        return self._rows([given[n] for n in np.flatnonzero(which).tolist()])
+        return self._rows(given, np.flatnonzero(which).tolist())
 
-    def _rows(self, masks: list[Any]) -> Bools:
-        """Masks of single environments, each an array or a tuple of one array for each choice, as `[n, A]`."""
-        rows = [np.concatenate(mask) if isinstance(mask, tuple) else np.asarray(mask) for mask in masks]
+    def _is_of_all(self, part: Any) -> bool:
+        """Whether this has a row for each environment."""
+        return isinstance(part, np.ndarray) and part.ndim == 2 and len(part) == self._num_envs
+
+    def _rows(self, masks: Any, numbers: list[int]) -> Bools:
+        """The masks of some environments, `[n, A]`, of what has the mask of environment n under n."""
+        try:
+            rows = [_in_a_row(masks[n]) for n in numbers]
+        except (TypeError, ValueError, LookupError) as error:
+            raise self._wrong(f"{type(masks).__name__} ({type_and_message(error)})") from error
         for row in rows:
             self._checked(row[np.newaxis], 1)
         return np.array(rows, np.bool_)
@@ -137,7 +143,10 @@ class ActionMasks:
         form = f"{masks.dtype} {list(masks.shape[1:])}"
         if is_form:
             form += " with other numbers than 0 and 1"
-        raise EnvironmentContractError(
+        raise self._wrong(form)
+
+    def _wrong(self, form: str) -> EnvironmentContractError:
+        return EnvironmentContractError(
             f"environment '{self._name}' gave a wrong action mask: {form}; it must be of bool, or of 0 and 1 in "
             f"integers, with {self._size} elements"
         )
@@ -152,8 +161,15 @@ class ActionMasks:
         )
 
 
+def _in_a_row(mask: Any) -> NDArray[Any]:
+    """The mask of one environment: an array, or one for each choice."""
+    if isinstance(mask, tuple | list) and any(map(np.ndim, mask)):
+        return np.concatenate([np.asarray(part) for part in mask])
+    return np.asarray(mask)
+
+
 class FollowedMasks:
-    """The masks of what is acted on next, from step to step of an evaluation.
+    """The masks of what is acted on next, from step to step.
 
     Args:
         info: what the first `reset` returned. Others: see `ActionMasks`.
@@ -185,9 +201,38 @@ class FollowedMasks:
         if not self._autoreset.ignores_a_step:
             self._masks.take(info, self.allowed, ended)
 
+    def within(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Actions `[N, ...]`, as the environment takes them: the same, and the next allowed one for a forbidden one."""
+        distribution: Any = self._distribution
+        sizes = getattr(distribution, "sizes", (distribution.num_logits,))
+        chosen = actions.reshape(len(actions), len(sizes)) - np.array(distribution.start)
+        for k, mask in enumerate(np.split(self.allowed, np.cumsum(sizes)[:-1], axis=1)):
+            following = (chosen[:, [k]] + np.arange(sizes[k])) % sizes[k]
+            first = np.take_along_axis(mask, following, axis=1).argmax(axis=1)
+            chosen[:, k] = following[np.arange(len(actions)), first]
+        given: NDArray[Any] = distribution.to_env(chosen.reshape(len(actions), *distribution.shape))
+        return given
+
     def random_actions(self, generator: np.random.Generator) -> NDArray[Any]:
         """Uniformly random actions among the allowed ones, `[N, ...]`, as the environment takes them."""
         return random_action(self._distribution, self.allowed, generator)
+
+
+def masks_to_follow(
+    env: VectorEnv[Any, Any, Any], config: EnvConfig, name: str, info: Mapping[str, Any]
+) -> FollowedMasks | None:
+    """The masks for actions that no policy chooses; None if the environment gives none, or if they are ignored.
+
+    Args:
+        config: of the environment. Others: see `FollowedMasks`.
+
+    Raises:
+        ConfigError: the actions are neither Discrete nor MultiDiscrete.
+        EnvironmentContractError: see `ActionMasks.take`.
+    """
+    if not (config.action_masks and gives_masks(env, info)):
+        return None
+    return FollowedMasks(env, action_distribution(env.single_action_space, has_masks=True), name, info)
 
 
 def random_action(

@@ -116,8 +116,10 @@ def check_arguments(entry: EnvEntry, config: EnvConfig) -> None:
                 f"env.kwargs.{name}: environment '{entry.name}' gives this argument itself; leave it out"
             )
     parameters = parameters_of(entry, type(config))
+    given_by_entry = entry.kwargs.keys() if entry.factory is not None else ()
     for name in config.kwargs:
-        if name not in parameters.defaults and not parameters.takes_others:
+        is_other = parameters.takes_others and name not in given_by_entry
+        if name not in parameters.defaults and not is_other:
             raise _unknown(entry, name, parameters)
 
 

@@ -139,7 +139,7 @@ def probe_spaces(
                 f"'{entry.name}' offers {observation_space}. Choose another: a3c-zoo list networks"
             )
         if spec.kind == "image" and config.network is not None and config.network.needs_background:
-            spec = replace(spec, background=background_of(env, entry.name, spec))
+            spec = replace(spec, background=background_of(env, config.env, entry.name, spec))
         has_masks = config.env.action_masks and _has_masks(env)
     return Spaces(
         spec,
@@ -370,7 +370,9 @@ class ModelPolicy:
         else:
             logits, after = self.network.step(rows, core_state(start, state, episode_start))
             state = tuple(after.unsqueeze(1).numpy())
-        logits = masked_logits(distribution, logits, masks)
+        if masks is not None:  # also if the policy was trained without
+            distribution = replace(distribution, has_masks=True)
+            logits = masked_logits(distribution, logits, masks)
         if deterministic:
             actions = distribution.mode(logits)
         else:

@@ -12,12 +12,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 
+from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.learning import function_env
-from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
+from a3c_zoo.learning.action_masks import KEY, gives_masks, masks_to_follow, random_action
 from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import naming_misfits
@@ -32,7 +33,7 @@ from a3c_zoo.testing import random_play
 from a3c_zoo.testing.conformance import check_contract, check_env_entry
 from a3c_zoo.testing.findings import LIMIT_S, USUAL, CheckOptions, Findings
 from a3c_zoo.testing.short_run import ShortRun
-from a3c_zoo.testing.tested_environment import Subject
+from a3c_zoo.testing.tested_environment import CURE_MASK, Subject
 
 #: The numbers of environments with which the contract is checked.
 NUM_ENVS = (1, 3)
@@ -45,7 +46,6 @@ DECORATION = re.compile(r"\x1b\[\d+m|WARN: ")
 
 CURE_ENDLESS = "play longer (a3c-zoo check --steps; steps= of a3c_zoo.testing.check_env), or add a time limit"
 PICTURE = "with 'rgb_array' render() returns [height, width, 3], uint8"
-CURE_MASK = "give a mask with each reset() and step(), or ignore them all: -o env.action_masks=false"
 #: Steps in which action masks are looked at, and environments side by side.
 MASK_STEPS = 500
 MASK_ENVS = 2
@@ -105,13 +105,14 @@ def _check_masks(setup: RunSetup, findings: Findings) -> None:
     name = setup.entry.name
     with closed(make_vector_env(setup.entry, setup.config.env, MASK_ENVS, seed=0)) as env:
         observation, info = env.reset(seed=0)
-        if not gives_masks(env, info):
+        masks = masks_to_follow(env, setup.config.env, name, info)
+        if masks is None:
+            if gives_masks(env, info):
+                findings.ok(check, "the environment gives masks, which env.action_masks=false ignores")
+            elif KEY in env.step(env.action_space.sample())[4]:
+                message = f"step() gives info['{KEY}'], but reset() does not, so agents do not act within it"
+                findings.warn(check, message, CURE_MASK)
             return
-        if not setup.config.env.action_masks:
-            findings.ok(check, "the environment gives masks, which env.action_masks=false ignores")
-            return
-        distribution = action_distribution(env.single_action_space, has_masks=True)
-        masks = FollowedMasks(env, distribution, name, info)
         autoreset = autoreset_of(env)
         is_over = episode_over(env)
         share = 0.0
@@ -153,7 +154,7 @@ def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
     entry = setup.entry
     env_config = setup.config.env
     with closed(make_vector_env(entry, env_config, 1, seed=0)) as env:
-        policy = _RandomPolicy(env.action_space)
+        policy = _RandomPolicy(env)
     try:
         with closing(play_scenes(policy, EpisodesToPlay(entry, env_config, 1, 0, 0), False)) as scenes:
             height, width = next(scenes).picture.shape[:2]
@@ -169,10 +170,12 @@ def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
 
 
 class _RandomPolicy:
-    """Samples the action space of the environments."""
+    """Samples the action space of environments, within action masks."""
 
-    def __init__(self, space: gymnasium.Space[Any]) -> None:
-        self._space = space
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        self._space = env.action_space
+        self._distribution = action_distribution(env.single_action_space)
+        self._random = np.random.default_rng(0)
 
     def predict(
         self,
@@ -182,7 +185,9 @@ class _RandomPolicy:
         deterministic: bool = False,
         action_masks: Any = None,
     ) -> tuple[Any, Any]:
-        return self._space.sample(), state
+        if action_masks is None:
+            return self._space.sample(), state
+        return random_action(self._distribution, action_masks, self._random), state
 
 
 def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
@@ -210,7 +215,9 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
             else:
                 wrappers = []
             inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
-            _run_checker(name, load_object(f"{module}:check_env"), str(entry.own_id), kwargs, inner, findings)
+            checker = load_object(f"{module}:check_env")
+            takes_masks = setup.config.env.action_masks
+            _run_checker(name, checker, str(entry.own_id), kwargs, inner, takes_masks, findings)
         texts = [DECORATION.sub("", str(warning.message)) for warning in caught]
         for text in dict.fromkeys(texts):
             findings.warn(name, f"its checker says: {text}", "change it, unless it is meant so")
@@ -224,18 +231,35 @@ def _run_checker(
     env_id: str,
     kwargs: Mapping[str, Any],
     wrappers: list[Wrapper],
+    takes_masks: bool,
     findings: Findings,
 ) -> None:
-    """Runs one checker. What SB3's refuses can still be trained by a3c-zoo's own agents."""
+    """Runs one checker. What SB3's refuses can still be trained by a3c-zoo's own agents.
+
+    Args:
+        takes_masks: whether action masks count, if the environment gives them. Neither checker knows them.
+    """
+    has_masks = False
     try:
         with closed(gymnasium.make(env_id, **kwargs)) as env:
+            has_masks = takes_masks and _gives_masks(env)
             checker(wrap_all(env.unwrapped, wrappers), skip_render_check=True)  # it would open windows
     except Exception as error:
         if cure := missing_package(error):
             findings.warn(name, "not run: a package is not installed", cure)
             return
+        if has_masks:
+            cure = "change what it names, unless it took an action that a mask forbids"
+            findings.warn(name, f"its checker says: {type_and_message(error)}", cure)
+            return
         say = findings.problem if name == "gymnasium" else findings.warn
         say(name, f"its checker says: {type_and_message(error)}", "change what it names")
+
+
+def _gives_masks(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether a single environment gives action masks. It is reset."""
+    vector = SyncVectorEnv([lambda: env])
+    return gives_masks(vector, vector.reset(seed=0)[1])
 
 
 def _measure(setup: RunSetup, findings: Findings) -> None:
@@ -246,7 +270,7 @@ def _measure(setup: RunSetup, findings: Findings) -> None:
     entry = setup.entry
     num_envs = setup.config.env.num_envs
     with closed(make_vector_env(entry, setup.config.env, num_envs, seed=0)) as env:
-        alone = _speed(env)
+        alone = _speed(env, setup.config.env, entry.name)
     findings.ok("speed alone", f"{alone:,.0f} steps/s, {num_envs} environments together")
     run = ShortRun(setup, findings, WORKER_S)
     run.run()
@@ -257,16 +281,24 @@ def _measure(setup: RunSetup, findings: Findings) -> None:
     findings.ok("in a worker", f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}'{share}")
 
 
-def _speed(env: VectorEnv[Any, Any, Any]) -> float:
-    """Steps a second with random actions."""
-    actions = [env.action_space.sample() for _ in range(64)]
-    env.reset(seed=0)
+def _speed(env: VectorEnv[Any, Any, Any], config: EnvConfig, name: str) -> float:
+    """Steps a second with random actions; with action masks, the time to follow them counts, too."""
+    batches = [env.action_space.sample() for _ in range(64)]
+    masks = masks_to_follow(env, config, name, env.reset(seed=0)[1])
     autoreset = autoreset_of(env)
     is_over = episode_over(env)
     steps = 0
     start_s = time.monotonic()
     while time.monotonic() - start_s < ALONE_S:
-        observation, _, terminated, truncated, info = env.step(actions[steps % len(actions)])
-        autoreset.restart(observation, info, is_over(terminated, truncated, info))
+        actions = batches[steps % len(batches)]
+        if masks is not None:
+            actions = masks.within(actions)
+        observation, _, terminated, truncated, info = env.step(actions)
+        ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
+        if masks is not None:
+            masks.step(info, ended)
+        _, info = autoreset.restart(observation, info, ended)
+        if masks is not None:
+            masks.restart(info, ended)
         steps += 1
     return steps * env.num_envs / (time.monotonic() - start_s)

@@ -14,7 +14,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.errors import one_line
+from a3c_zoo.errors import ConfigError, EnvironmentContractError, one_line
+from a3c_zoo.learning.action_masks import FollowedMasks, masks_to_follow
 from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
 from a3c_zoo.learning.contract import misfit
 from a3c_zoo.learning.environments import make_vector_env
@@ -34,6 +35,7 @@ SIGN_EVERY = 50
 CURE_SPACES = "return what the spaces promise, or correct the spaces"
 CURE_STEP = "see docs/how-to/write-an-environment.md for what reset() and step() return"
 CURE_RESET = "define it as reset(self, *, seed=None, options=None)"
+CURE_MASK = "give a mask with each reset() and step(), or ignore them all: -o env.action_masks=false"
 CURE_RAISES = "correct the environment, or install what it needs"
 CURE_FINALS = "put the last observations of the ended episodes into info['final_obs'], [num_envs]"
 
@@ -47,12 +49,14 @@ class Trajectory:
             they include the first observations of the episodes that were reset.
         steps: `[T, N]`, `STEP`. A termination that `episode_over` denies (a lost life) did not end its
             episode.
+        actions: as they were taken, within action masks, `[T, N, ...]`.
         finals: (t, n) → final observation of the episode that ended with this step, for SAME_STEP and
             DISABLED.
     """
 
     observations: Rows
     steps: NDArray[Any]
+    actions: NDArray[Any]
     finals: dict[tuple[int, int], Rows] = field(default_factory=dict)
 
     @property
@@ -68,7 +72,8 @@ class Trajectory:
     def tail(self, start: int) -> Trajectory:
         """The trajectory from step `start` on."""
         finals = {(t - start, n): final for (t, n), final in self.finals.items() if t >= start}
-        return Trajectory(tuple(array[start:] for array in self.observations), self.steps[start:], finals)
+        observations = tuple(array[start:] for array in self.observations)
+        return Trajectory(observations, self.steps[start:], self.actions[start:], finals)
 
     def first_difference(self, other: Trajectory) -> int | None:
         """The first step at which two trajectories of one length differ; -1 for the start, None if they are equal."""
@@ -108,12 +113,14 @@ class Subject:
         env: the environment that was made last; all have the same spaces.
         mode: its autoreset mode, "NextStep", "SameStep" or "Disabled".
         parts: of its observations.
+        masks: its action masks, as they follow from the last reset and the steps since; None without masks.
         findings: where faults go.
     """
 
     env: VectorEnv[Any, Any, Any]
     mode: str
     parts: list[Part]
+    masks: FollowedMasks | None
 
     def __init__(self, entry: EnvEntry, config: EnvConfig, num_envs: int, findings: Findings) -> None:
         self.entry = entry
@@ -206,27 +213,43 @@ class Subject:
 
     def reset(self, seed: int | None) -> Rows:
         """Resets `env`; returns the observations."""
-        return self._reset(f"reset(seed={seed})", seed=seed)
+        rows, info = self._reset(f"reset(seed={seed})", seed=seed)
+        with self._reading_masks():
+            self.masks = masks_to_follow(self.env, self.config, self.entry.name, info)
+        return rows
 
-    def _reset(self, what: str, **arguments: Any) -> Rows:
+    @contextmanager
+    def _reading_masks(self) -> Iterator[None]:
+        try:
+            yield
+        except (ConfigError, EnvironmentContractError) as error:
+            self.fail("action mask", str(error), CURE_MASK, error)
+
+    def _reset(self, what: str, **arguments: Any) -> tuple[Rows, Mapping[str, Any]]:
+        """Resets `env`; returns the observations and the info."""
         result = self.call(what, lambda: self.env.reset(**arguments))
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
             self.fail("reset", f"{what} must return (observations, info), info a dictionary", CURE_STEP)
-        return self._copied(what, result[0])
+        return self._copied(what, result[0]), result[1]
 
     def trajectory(self, actions: NDArray[Any], start: Rows) -> Trajectory:
-        """Takes the actions `[T, N, ...]` in `env`; `start` are the observations before them."""
+        """Takes the actions `[T, N, ...]` in `env`; `start` are the observations before them.
+
+        In place of an action that a mask forbids, it takes the next one that is allowed.
+        """
         observations = tuple(np.empty((len(actions) + 1, *array.shape), array.dtype) for array in start)
-        trajectory = Trajectory(observations, np.zeros(actions.shape[:2], STEP))
+        trajectory = Trajectory(observations, np.zeros(actions.shape[:2], STEP), actions.copy())
         for array, row in zip(observations, start, strict=True):
             array[0] = row
         before: Any = None
         for t in range(len(actions)):
             if t % SIGN_EVERY == 0:
                 self.findings.give_sign()  # 120 s are little for some simulators
-            given = actions[t].copy()
+            if self.masks is not None:
+                trajectory.actions[t] = self.masks.within(actions[t])
+            given = trajectory.actions[t].copy()
             rows, now = self._step(t, given, trajectory)
-            unchanged = np.array_equal(given, actions[t])
+            unchanged = np.array_equal(given, trajectory.actions[t])
             self.expect(
                 unchanged, "actions", "step() changes the array of actions", "copy it first: actions.copy()"
             )
@@ -274,17 +297,30 @@ class Subject:
             trajectory.steps[name][t] = values
         if self.mode == "SameStep" and ended.any():
             self._keep_finals(t, observations, info, trajectory)
+        self._read_masks_of_step(info, ended)
         if self.mode != "Disabled" or not ended.any():
+            self._read_masks_of_restart(info, ended)
             return rows, observations
         trajectory.finals.update(
             {(t, n): tuple(row[n] for row in rows) for n in np.flatnonzero(ended).tolist()}
         )
         reset = f"reset(options={{'reset_mask': …}}) after step {t}"
-        after = self._reset(reset, options={"reset_mask": ended.copy()})
+        after, info = self._reset(reset, options={"reset_mask": ended.copy()})
+        self._read_masks_of_restart(info, ended)
         unchanged = equal_rows(tuple(row[~ended] for row in after), tuple(row[~ended] for row in rows))
         cure = "reset only the environments of options['reset_mask']"
         self.expect(unchanged, "autoreset", f"{reset} changed environments outside of the mask", cure)
         return after, observations
+
+    def _read_masks_of_step(self, info: Mapping[str, Any], ended: NDArray[np.bool_]) -> None:
+        if self.masks is not None:
+            with self._reading_masks():
+                self.masks.step(info, ended)
+
+    def _read_masks_of_restart(self, info: Mapping[str, Any], ended: NDArray[np.bool_]) -> None:
+        if self.masks is not None:
+            with self._reading_masks():
+                self.masks.restart(info, ended)
 
     def _keep_finals(
         self, t: int, observations: Any, info: Mapping[str, Any], trajectory: Trajectory
