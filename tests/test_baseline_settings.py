@@ -114,7 +114,7 @@ def test_a_fault_of_a_key_of_two_forms_names_the_key_alone() -> None:
     with pytest.raises(ConfigError) as caught:
         config("sb3-ppo", "cartpole", "net_arch=64")
     assert str(caught.value).splitlines()[1:] == [
-        "  -o agent.net_arch: 64 — must be a valid dictionary",
+        "  -o agent.net_arch: 64 — must be a mapping: {name: value}",
         "  -o agent.net_arch: 64 — must be a valid list",
     ]
 

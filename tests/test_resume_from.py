@@ -184,8 +184,7 @@ def test_a_state_that_could_not_be_read_ends_the_run_at_its_begin(
     monkeypatch.setattr(ToyVectorEnv, "get_state", lambda env: {"seen": frozenset([1])})
     with pytest.raises(RunDirectoryError, match=r"0\.pt is not written, .*env.seen is of type frozenset"):
         train(tmp_path, steps=600)
-    (run,) = tmp_path.glob("toy-*")
-    assert episodes(run) == []
+    assert list(tmp_path.glob("toy-*")) == []  # nothing was trained, so nothing is lost
 
 
 def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:

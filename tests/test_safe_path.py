@@ -158,7 +158,7 @@ def test_a_typed_gym_name_finds_its_module_here_and_nothing_else(tmp_path: Path)
     ended = run(tmp_path, sys.executable, "-P", "-c", REFUSED)  # here nobody types the name
     line = (
         f"2 run one trains '{name}', and there is no module 'maze'. One of the current folder is found only for a name "
-        "that you type; name its folder: PYTHONPATH=FOLDER a3c-zoo …\n"
+        "that you type; name its folder: PYTHONPATH=. a3c-zoo …\n"
     )
     assert (ended.returncode, ended.stdout) == (0, 2 * line), ended.stderr
     assert not (tmp_path / "imported").exists(), (tmp_path / "imported").read_text()

@@ -78,7 +78,7 @@ class Properties:
         (here / "file").write_text("precious")
         (here / "set.yml").write_text("agent:\n  gamma: 0.5\n")
         (here / "link").symlink_to(self.box.outside / "victim")
-        is_resumed = "--resume" in line
+        is_resumed = "--resume" in line or line[:1] == ["resume"]
         victims = () if is_resumed else (self.box.mine / "checkpoints", self.box.theirs)
         self._count("command line", self.box.run(*line, writable=(here, Path("/dev/full")), victims=victims))
 

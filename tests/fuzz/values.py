@@ -177,14 +177,15 @@ def _word(text: str) -> Words:
 
 def _end(name: str, parts: list[Words]) -> Words:
     given = {part[0] for part in parts if part}
-    if name == "train" and "--resume" in given:
+    if name == "resume" or (name == "train" and "--resume" in given):
         return _SHORT_RESUME
     serial = ["--serial"] if name == "train" else []
     return serial + ([] if "--episodes" in given and name != "train" else _SHORT.get(name, []))
 
 
-#: Commands that always start processes, which the watch refuses. They have tests of their own.
-_WITH_PROCESSES = ("check", "doctor")
+#: Commands that always start processes, which the watch refuses, or that become another program. They have tests of
+#: their own.
+_WITH_PROCESSES = ("check", "doctor", "tensorboard")
 _COMMANDS = [
     leaf
     for entry in COMMANDS

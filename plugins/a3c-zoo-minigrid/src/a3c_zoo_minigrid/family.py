@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from a3c_zoo import EnvEntry
-from a3c_zoo.errors import unknown_name
+from a3c_zoo.errors import UnknownNameError, unknown_name
 
 #: Mean returns at which an environment counts as solved. The return is 1 − 0.9 · steps / limit at the goal, else 0.
 THRESHOLDS = {"Empty-5x5": 0.94, "Empty-Random-5x5": 0.94, "Empty-8x8": 0.94, "DoorKey-5x5": 0.94}
@@ -22,6 +22,10 @@ def resolve(name: str) -> EnvEntry:
     newest = {task: f"{task}-v{max(known)}" for task, known in registered.items()}
     full = newest.get(name, name)
     if full not in chosen:
+        bare = name.removeprefix("MiniGrid-")
+        task = chosen.get(bare, bare)
+        if task in newest:
+            raise UnknownNameError(f"unknown environment 'minigrid:{name}'. Did you mean 'minigrid:{task}'?")
         near = [*newest, *(task for task in chosen if len(registered[chosen[task]]) > 1)]
         raise unknown_name("environment", f"minigrid:{name}", [f"minigrid:{task}" for task in near])
     return EnvEntry(
