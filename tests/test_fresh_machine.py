@@ -166,6 +166,7 @@ def test_nothing_but_what_the_wheel_requires_is_there(fresh: Path) -> None:
     assert "No broken requirements found." in shell("pip check", fresh, fresh).stdout
 
 
+@pytest.mark.slow
 def test_the_missions_command_is_tried_and_told(fresh: Path, tmp_path: Path) -> None:
     """`compare pong --baseline sb3-a2c` comes to its question with the figures of both methods."""
     done = shell("a3c-zoo compare pong --baseline sb3-a2c", fresh, tmp_path)
@@ -244,6 +245,7 @@ def test_a_plugin_is_installed_and_trained(fresh: Path, tmp_path: Path) -> None:
     assert (outcome["reason"], outcome["steps"] >= 2000) == ("steps", True)
 
 
+@pytest.mark.slow
 def test_a_baseline_whose_package_was_uninstalled(fresh: Path, tmp_path: Path) -> None:
     python = copied_environment(fresh / "venv", tmp_path)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())

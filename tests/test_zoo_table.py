@@ -199,6 +199,7 @@ class TestTables:
         assert sorted(map(repr, zoo_table.read_figures(tmp_path / "new" / "figures.csv"))) == sorted(map(repr, FOUND))
 
 
+@pytest.mark.slow
 class TestTraining:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
