@@ -371,6 +371,7 @@ class ModelPolicy:
             logits, after = self.network.step(rows, core_state(start, state, episode_start))
             state = tuple(after.unsqueeze(1).numpy())
         if masks is not None:  # also if the policy was trained without
+            assert isinstance(distribution, Categorical | MultiCategorical)  # no others have masks
             distribution = replace(distribution, has_masks=True)
             logits = masked_logits(distribution, logits, masks)
         if deterministic:
