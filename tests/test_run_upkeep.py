@@ -358,4 +358,5 @@ def test_a_run_that_ctrl_c_ends_in_its_first_rollout_can_go_on(tmp_path: Path, c
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(LIMIT_S) == 130, run.stderr
     assert checkpoint_steps(Run(Path("runs/x")))
-    assert said(capsys, "resume", "--steps", "2k", "--quiet") == "Going on with runs/x\n"
+    # A busy machine makes some thousand steps before the signal.
+    assert said(capsys, "resume", "--steps", "50k", "--quiet") == "Going on with runs/x\n"

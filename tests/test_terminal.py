@@ -386,7 +386,8 @@ def test_a_comparison_breaks_its_sentences_between_words(tmp_path: Path) -> None
     data, words = Path(__file__).parent / "data/runs", ["--env", "cartpole", "--out", "out"]
     status, text = in_terminal(tmp_path, "compare", "--from", str(data), *words, variables={"COLUMNS": "80"})
     assert status == 0, text
-    assert max(map(len, text.splitlines())) <= 80
+    shown = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", text)
+    assert max(map(len, shown.splitlines())) <= 80
     assert "no claim can be made that one method is better than another." in " ".join(text.split())
 
 

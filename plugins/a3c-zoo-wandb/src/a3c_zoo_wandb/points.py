@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
+import stat
 from pathlib import Path
 from typing import Any
 
-from a3c_zoo.files import read_bytes, replace_file
 from a3c_zoo.records import Outcome, Progress
 
 #: What trackers make their ids of.
 _ID = re.compile(r"[\w.+=@-]{1,230}")
 #: The most bytes of a file with an id.
 _MOST_BYTES = 1000
+#: How such a file is opened: no link is followed, and nobody waits for the writer of a FIFO. Windows lacks these flags.
+_WITHOUT_LINKS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def point(progress: Progress) -> dict[str, float]:
@@ -47,8 +51,13 @@ def known_id(file: Path) -> str | None:
 
     A stranger may have made the run: a link is not followed, and a FIFO is not waited for.
     """
+    if file.is_symlink():
+        return None
     try:
-        text = read_bytes(file, _MOST_BYTES).decode().strip()
+        with open(os.open(file, _WITHOUT_LINKS), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return None
+            text = opened.read(_MOST_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError):
         return None
     if _ID.fullmatch(text):
@@ -58,4 +67,7 @@ def known_id(file: Path) -> str | None:
 
 def keep_id(file: Path, tracker_id: str) -> None:
     """Writes the id of the run of a tracker. A link that lies there is replaced; where it leads, nothing changes."""
-    replace_file(file, f"{tracker_id}\n".encode())
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
+    with temporary.open("x", encoding="utf-8") as opened:
+        opened.write(f"{tracker_id}\n")
+    temporary.replace(file)
