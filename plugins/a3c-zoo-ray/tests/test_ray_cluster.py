@@ -47,7 +47,9 @@ def test_three_nodes_train_and_go_on(cluster: Any, environ: dict[str, str], tmp_
     run = Run(tmp_path, here, *options(3, 40_000, *keys))
     outcome = run.outcome()
     assert outcome["reason"] == "steps"
-    assert 40_000 <= outcome["steps"] < 70_000
+    assert outcome["steps"] >= 40_000
+    # The command hears of the steps about twice a second; until then the nodes go on, at the speed of the machine.
+    assert outcome["steps"] - 40_000 < 1.5 * outcome["steps_per_s"]
     assert {row["worker"] for row in run.episodes()} == {"0", "1", "2"}
     resumed = Run(tmp_path, here, "--resume", str(run.path), "--steps", "80000")
     again = resumed.outcome()
