@@ -230,7 +230,9 @@ def _slips(one: str, other: str) -> int:
     before: list[int] = []
     row: list[int] = [*range(len(other) + 1)]
     for n, letter in enumerate(one, 1):
-        before, last, row = row, before, [n]
+        last = before
+        before = row
+        row = [n]
         for m, their in enumerate(other, 1):
             costs = [row[m - 1] + 1, before[m] + 1, before[m - 1] + (letter != their)]
             if n > 1 and m > 1 and letter == other[m - 2] and one[n - 2] == their:

@@ -144,6 +144,13 @@ def test_a_factory_takes_what_its_signature_has() -> None:
         config_of("cartpole", "env.kwargs.hide_velocity=true")
 
 
+def test_arguments_that_name_code_are_refused() -> None:
+    for env in ("gym:GymV21Environment-v0", "gym:GymV26Environment-v0"):
+        with pytest.raises(ConfigError, match="imports what its arguments name"):
+            made(env, "env.kwargs.env_id=antigravity:x")
+    assert "antigravity" not in sys.modules
+
+
 def test_arguments_that_an_environment_gives_itself_stay() -> None:
     """Otherwise `pong` would be another game, and `python:mine:Make` what another function makes."""
     with pytest.raises(ConfigError, match=r"env\.kwargs\.rom: environment 'pong' gives this argument itself"):

@@ -19,6 +19,8 @@ from a3c_zoo.learning import function_env
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.words import listed
 
+#: Gymnasium's ids whose arguments name an environment of the old library, and its module: a stranger's run may not.
+NAMES_CODE: Final = {"GymV21Environment-v0", "GymV26Environment-v0"}
 #: How many names an error lists.
 MOST_NAMES: Final = 30
 #: Python's message about an argument that a function does not take.
@@ -115,11 +117,14 @@ def check_arguments(entry: EnvEntry, config: EnvConfig) -> None:
             raise ConfigError(
                 f"env.kwargs.{name}: environment '{entry.name}' gives this argument itself; leave it out"
             )
+    elif str(entry.env_id).rpartition(":")[2] in NAMES_CODE:
+        raise ConfigError(
+            f"env.kwargs: environment '{entry.name}' imports what its arguments name. Write a function that makes the "
+            "environment, and name that: a3c-zoo train ./FILE.py:FUNCTION"
+        )
     parameters = parameters_of(entry, type(config))
-    given_by_entry = entry.kwargs.keys() if entry.factory is not None else ()
     for name in config.kwargs:
-        is_other = parameters.takes_others and name not in given_by_entry
-        if name not in parameters.defaults and not is_other:
+        if name not in parameters.defaults and not parameters.takes_others:
             raise _unknown(entry, name, parameters)
 
 

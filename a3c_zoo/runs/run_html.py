@@ -25,7 +25,10 @@ WINDOW: Final = 100
 #: The most points of the curve.
 POINTS: Final = 200
 #: The picture in pixels: its whole size, and what its numbers take on the left and below.
-WIDTH, HEIGHT, LEFT, BELOW = 480, 180, 64, 22
+WIDTH = 480
+HEIGHT = 180
+LEFT = 64
+BELOW = 22
 COLOUR: Final = "#0072B2"
 
 

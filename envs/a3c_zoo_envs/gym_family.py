@@ -91,6 +91,8 @@ def recognise(name: str) -> str | None:
 
 def variant(env_id: str, kwargs: Mapping[str, Any]) -> str:
     """Returns the variant of an id whose environment is made with these arguments; see `resolve`."""
+    if env_id.startswith("GymV2"):  # its arguments name code, and are refused where it is made
+        return ""
     return _variant(env_id.rpartition(":")[2], kwargs)
 
 
@@ -120,9 +122,9 @@ def _variant(name: str, kwargs: Mapping[str, Any] | None = None) -> str:
     """The variant, which a forked process reads: a constructor may end its process, start threads, or hang.
 
     If that process ends or hangs, the variant is empty, and training reports it. Beside other threads or torch a fork
-    is not safe; then this process reads the variant.
+    is not safe, and Windows has none; then this process reads the variant.
     """
-    if threading.active_count() > 1 or "torch" in sys.modules:
+    if threading.active_count() > 1 or "torch" in sys.modules or not hasattr(os, "fork"):
         with same_folder(), kept_settings():
             return _read_variant(name, kwargs or {})
     reading, writing = os.pipe()

@@ -72,7 +72,9 @@ def test_an_id_of_a_strangers_run_is_no_path(tmp_path: Path) -> None:
 
 
 def test_an_id_is_neither_read_nor_written_through_a_link(tmp_path: Path) -> None:
-    mine, link, pipe = tmp_path / "mine", tmp_path / "link", tmp_path / "pipe"
+    mine = tmp_path / "mine"
+    link = tmp_path / "link"
+    pipe = tmp_path / "pipe"
     mine.write_text("abc-1")
     link.symlink_to(mine)
     os.mkfifo(pipe)
