@@ -12,7 +12,7 @@ SHOW_SOURCES = printf '%s\n' "$(CURDIR)" "$(CURDIR)/envs" "$(CURDIR)/hyperparams
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint mutants trained format hooks dist clean
+.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint lint-systems mutants trained format hooks dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
@@ -48,6 +48,10 @@ lint: .venv/.installed-dev ## lint, types and layers only
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+lint-systems: .venv/.installed-dev ## types on macOS and Windows: names of the standard library that these lack
+	@$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin a3c_zoo
+	@$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 a3c_zoo
 
 bench-cartpole: .venv/.installed-dev ## a3c against SB3's A2C on CartPole, 10 seeds each: 8 minutes on an idle machine
 	@$(BIN)/python benchmarks/cartpole.py

@@ -52,13 +52,6 @@ def is_dumb() -> bool:
     return os.environ.get("TERM", "").lower() in ("dumb", "unknown")
 
 
-def is_in_foreground(stream: TextIO) -> bool:
-    """Whether this process may draw on the terminal of a stream; also if the terminal is nobody's, or no terminal."""
-    with suppress(OSError, ValueError, AttributeError):
-        return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
-    return True
-
-
 def open_closed_streams() -> None:
     """Opens the null device for each standard stream that the parent has closed (`>&-`).
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 fcntl: Any
 msvcrt: Any
@@ -66,6 +66,9 @@ GROUP_SIGNALS: Final = _present("SIGTERM", "SIGHUP")
 CTRL_Z: Final[int | None] = getattr(signal, "SIGTSTP", None)
 STOP: Final[int] = getattr(signal, "SIGSTOP", 0)
 CONTINUE: Final[int] = getattr(signal, "SIGCONT", 0)
+_group: Callable[[], int] = getattr(os, "getpgrp", os.getpid)
+_BLOCK: Final[int] = getattr(signal, "SIG_BLOCK", 0)
+_UNBLOCK: Final[int] = getattr(signal, "SIG_UNBLOCK", 0)
 #: The end that no process can refuse.
 KILL: Final[int] = getattr(signal, "SIGKILL", signal.SIGTERM)
 
@@ -132,9 +135,10 @@ def _flock(file: int, kind: int) -> bool:
 
 def user() -> int | None:
     """The number of this process's user; None where files have no owners."""
-    if hasattr(os, "geteuid"):
-        return os.geteuid()
-    return None
+    if not hasattr(os, "geteuid"):
+        return None
+    number: int = os.geteuid()
+    return number
 
 
 def is_own(status: os.stat_result) -> bool:
@@ -166,6 +170,14 @@ def _limit(name: str) -> int:
     return limit
 
 
+def bytes_on_disk(status: os.stat_result) -> int:
+    """How many bytes a file takes on its disk: few, if it is sparse. Its size where the system does not tell."""
+    blocks = getattr(status, "st_blocks", None)
+    if blocks is None:
+        return status.st_size
+    return 512 * int(blocks)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Signals of this process
 
@@ -174,13 +186,13 @@ def block_signals(numbers: Iterable[int]) -> set[int]:
     """Makes these signals wait until they are unblocked, where signals have masks. Returns those that waited before."""
     if not hasattr(signal, "pthread_sigmask"):
         return set()
-    return {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, numbers)}
+    return {int(number) for number in signal.pthread_sigmask(_BLOCK, numbers)}
 
 
 def unblock_signals(numbers: Iterable[int]) -> None:
     """Lets these signals come again, also those that have waited."""
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+        signal.pthread_sigmask(_UNBLOCK, numbers)
 
 
 def signal_thread(thread: int, number: int) -> None:
@@ -214,9 +226,28 @@ def at_fork(
 
 def usable_cores() -> set[int]:
     """The numbers of the cores on which this process may run."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
+    if not hasattr(os, "sched_getaffinity"):
+        return set(range(os.cpu_count() or 1))
+    cores: set[int] = os.sched_getaffinity(0)
+    return cores
+
+
+def forget_ended_child(process_id: int) -> bool:
+    """Whether a child of this process has ended; then the system forgets it.
+
+    Raises:
+        OSError: it is no child of this process.
+    """
+    return hasattr(os, "WNOHANG") and os.waitpid(process_id, os.WNOHANG)[0] != 0
+
+
+def is_in_foreground(stream: TextIO) -> bool:
+    """Whether this process may draw on the terminal of a stream; also if the terminal is nobody's, or no terminal."""
+    if not hasattr(os, "tcgetpgrp"):
+        return True
+    with suppress(OSError, ValueError, AttributeError):
+        return bool(os.tcgetpgrp(stream.fileno()) == _group())
+    return True
 
 
 def lead_group() -> None:
@@ -230,7 +261,7 @@ def signal_group(leader: int, number: int) -> None:
 
     Where there are no groups, only the end can be sent: to the process and its descendants.
     """
-    if HAS_GROUPS:
+    if HAS_GROUPS and hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, number)
     elif number == KILL:
@@ -249,7 +280,7 @@ def _kill_descendants(process_id: int) -> None:
 
 def end_group_with(lifeline: Connection) -> None:
     """Ends this process and its group when the other end of a pipe is closed (about 10 ms after a SIGKILL)."""
-    if IS_LINUX and fcntl is not None:
+    if sys.platform == "linux" and fcntl is not None:
         # The kernel does it: no thread of this process runs while an environment holds Python's global lock.
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())  # a negative number names a process group
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)

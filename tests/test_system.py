@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -48,6 +49,8 @@ LACKING = textwrap.dedent(
     for name in ("fcntl", "resource", "termios", "tty"):
         sys.modules[name] = None
     without(os, "killpg", "setpgid", "geteuid", "getuid", "register_at_fork", "fork", "sched_getaffinity")
+    if PLATFORM == "win32":
+        without(os, "getpgrp", "tcgetpgrp", "statvfs", "getloadavg", "uname", "mkfifo", "sysconf", "O_CLOEXEC")
     without(signal, "SIGHUP", "SIGSTOP", "SIGTSTP", "SIGCONT", "pthread_sigmask", "pthread_kill")
     resource_tracker._HAVE_SIGMASK = False
     sys.platform = PLATFORM
@@ -80,11 +83,11 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def lacking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+@pytest.fixture(scope="module", params=["darwin", pytest.param("win32", marks=pytest.mark.slow)])
+def lacking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A folder in which all commands ran, one after the other, and what each wrote to stderr, with its exit status."""
     folder = tmp_path_factory.mktemp("lacking")
-    program = LACKING.replace("PLATFORM", repr("darwin"))
+    program = LACKING.replace("PLATFORM", repr(request.param))
     folders = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     ended = subprocess.run(
         [sys.executable, "-c", program, json.dumps(COMMANDS)],
@@ -164,6 +167,25 @@ def test_a_link_is_refused_without_the_flag(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError, match="links are not followed"):
         system.open_without_links(str(tmp_path / "link"), os.O_RDONLY)
     os.close(system.open_without_links(str(tmp_path / "file"), os.O_RDONLY))
+
+
+def test_a_sparse_file_takes_few_bytes_of_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 10_000_000)
+    status = os.stat(tmp_path / "sparse")
+    assert system.bytes_on_disk(status) == 512 * status.st_blocks < 100_000
+    where_nobody_counts = SimpleNamespace(st_size=10_000_000)
+    assert system.bytes_on_disk(where_nobody_counts) == 10_000_000  # type: ignore[arg-type]
+
+
+def test_an_ended_child_is_forgotten_once() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
+        assert not system.forget_ended_child(child.pid)
+        child.stdin.close()  # type: ignore[union-attr]
+        wait_until(lambda: system.forget_ended_child(child.pid))
+        with pytest.raises(ChildProcessError):
+            system.forget_ended_child(child.pid)
+        child.returncode = 0
 
 
 def test_a_lock_keeps_others_out_until_the_file_is_closed(tmp_path: Path) -> None:

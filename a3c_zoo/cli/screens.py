@@ -31,8 +31,8 @@ from a3c_zoo.display.terminals import open_blocks
 from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import UNSEEN, has_display
 from a3c_zoo.runs.videos import VideoFile, enlarge
-from a3c_zoo.standard_streams import is_dumb, is_in_foreground
-from a3c_zoo.system import CTRL_Z
+from a3c_zoo.standard_streams import is_dumb
+from a3c_zoo.system import CTRL_Z, is_in_foreground
 
 #: On a narrower terminal the line below the picture names one key.
 NARROW: Final = 70

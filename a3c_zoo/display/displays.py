@@ -25,7 +25,8 @@ import click
 
 from a3c_zoo.display.terminals import WaitingLine
 from a3c_zoo.errors import ZooError, printable_lines
-from a3c_zoo.standard_streams import is_dumb, is_in_foreground
+from a3c_zoo.standard_streams import is_dumb
+from a3c_zoo.system import is_in_foreground
 
 if TYPE_CHECKING:
     from rich.console import ConsoleRenderable

@@ -23,8 +23,7 @@ from rich.segment import ControlType, Segment, Segments
 from rich.text import Text
 
 from a3c_zoo.display.terminals import ECHO, leave_terminal, open_blocks
-from a3c_zoo.standard_streams import is_in_foreground
-from a3c_zoo.system import CONTINUE, CTRL_Z, stop_itself
+from a3c_zoo.system import CONTINUE, CTRL_Z, is_in_foreground, stop_itself
 
 
 class LiveBlock(RenderHook):

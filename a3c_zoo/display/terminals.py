@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from a3c_zoo.standard_streams import is_in_foreground
+from a3c_zoo.system import is_in_foreground
 
 #: Columns on the right that stay free for the `^C` that a terminal writes; it would begin a line that stays.
 ECHO: Final = 2

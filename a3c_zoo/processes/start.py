@@ -25,7 +25,15 @@ from typing import Any
 
 from a3c_zoo.errors import ForkServerError, MissingGuardError, PluginError, ZooError
 from a3c_zoo.processes import temporary_folder
-from a3c_zoo.system import IS_LINUX, IS_WINDOWS, STOP_SIGNALS, at_fork, block_signals, unblock_signals
+from a3c_zoo.system import (
+    IS_LINUX,
+    IS_WINDOWS,
+    STOP_SIGNALS,
+    at_fork,
+    block_signals,
+    forget_ended_child,
+    unblock_signals,
+)
 
 #: What the fork server imports: the module that imports all the rest.
 PRELOAD = ["a3c_zoo.processes.preload"]
@@ -170,7 +178,7 @@ def _forget_lost_folder() -> None:
     address = server._forkserver_address
     for pid in list(_former_servers):
         with suppress(OSError):
-            if os.waitpid(pid, os.WNOHANG)[0]:
+            if forget_ended_child(pid):
                 _former_servers.remove(pid)
     if address is not None and not util.is_abstract_socket_namespace(address) and not os.path.exists(address):
         _former_servers.append(server._forkserver_pid)

@@ -38,6 +38,7 @@ from a3c_zoo.store.rows import (
     open_rows,
     set_file_aside,
 )
+from a3c_zoo.system import bytes_on_disk
 
 #: A file over `MAX_TABLE` is copied if its size is at most so many times the bytes that it takes on the disk, which may
 #: compress it. A sparse file of a terabyte takes none.
@@ -184,8 +185,8 @@ def _files_to_copy(directory: RunDirectory) -> list[Path]:
     paths = [path for path in (directory.home / name for name in names) if os.path.lexists(path)]
     for path in paths:
         try:
-            bytes_on_disk = 512 * path.lstat().st_blocks
-            open_file(path, limit=max(MAX_TABLE, MOST_COMPRESSED * bytes_on_disk)).close()
+            most = MOST_COMPRESSED * bytes_on_disk(path.lstat())
+            open_file(path, limit=max(MAX_TABLE, most)).close()
         except OSError as error:
             text = f"{shown(path)} cannot be copied: {error.strerror}. Put a plain file in its place first"
             raise RunDirectoryError(text) from error
