@@ -196,10 +196,11 @@ class Split(ActorCritic):
 class WithDeviations(ActorCritic):
     """A Gaussian policy: a network whose outputs are means μ `[B, D]`, and log σ `[D]`, which is appended to each row.
 
-    σ does not depend on the observation. Any network can be wrapped, with or without a core.
+    σ does not depend on the observation. Any network can be wrapped, with or without a core. Where Box actions are a
+    part of the actions, the outputs are the logits of all parts, `[B, K]`, and D of them are means.
 
     Args:
-        network: its policy outputs are D means. num_actions: D. deviation: σ before training.
+        network: its policy outputs are the means. num_actions: D. deviation: σ before training.
     """
 
     network: Any  # an ActorCritic; Any, like all attributes of an nn.Module
@@ -232,7 +233,8 @@ class WithDeviations(ActorCritic):
         return self._complete(means), values, states
 
     def _complete(self, means: Tensor) -> Tensor:
-        return torch.cat((means, self.log_std.float().expand_as(means)), dim=-1)
+        deviations = self.log_std.float().expand(*means.shape[:-1], -1)
+        return torch.cat((means, deviations), dim=-1)
 
 
 def orthogonal(layer: Layer, gain: float) -> Layer:

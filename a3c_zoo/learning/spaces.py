@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal, NamedTuple
@@ -202,16 +202,21 @@ class ObservationSpec:
 
 
 class Part(NamedTuple):
-    """One array within the observations. path: keys and numbers that lead to it; space: of one environment."""
+    """One array within observations or actions. path: keys and numbers that lead to it; space: of one environment."""
 
     path: tuple[str | int, ...]
     space: Space[Any]
 
     @property
+    def name(self) -> str:
+        """The keys and numbers in a row: `arm/0`."""
+        return "/".join(map(str, self.path))
+
+    @property
     def where(self) -> str:
         """Its place, for messages; empty for observations of one part."""
         if self.path:
-            return f" at '{'/'.join(map(str, self.path))}'"
+            return f" at '{self.name}'"
         return ""
 
     def of(self, observation: Any) -> Any:
@@ -226,15 +231,19 @@ class Part(NamedTuple):
 
 def parts_of(space: Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[Part]:
     """The parts of a space, those of Dict and Tuple spaces in their order."""
-    inner: Any = {}
-    if isinstance(space, spaces.Dict):
-        inner = space.spaces
-    elif isinstance(space, spaces.Tuple):
-        inner = dict(enumerate(space.spaces))
-    else:
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
         yield Part(path, space)
-    for key, part in inner.items():
+    for key, part in inner_spaces(space).items():
         yield from parts_of(part, (*path, key))
+
+
+def inner_spaces(space: Space[Any]) -> Mapping[Any, Space[Any]]:
+    """The spaces in a Dict by their keys, or in a Tuple by their numbers; those of a nested one are not taken apart."""
+    if isinstance(space, spaces.Dict):
+        return space.spaces
+    if isinstance(space, spaces.Tuple):
+        return dict(enumerate(space.spaces))
+    return {}
 
 
 def row_of(observations: Any, n: int) -> Any:
