@@ -366,9 +366,9 @@ class Product:
         return parts
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
-        """The noise of each part, in their order."""
+        """The noise of each part, in their order, as the part alone draws it."""
         for part, own in zip(self.parts, self._noise_of_parts(out), strict=True):
-            part.noise(own, generator)
+            own.copy_(part.noise(torch.empty(own.shape), generator))
         return out
 
     def _noise_of_parts(self, noise: Tensor) -> tuple[Tensor, ...]:
@@ -394,7 +394,9 @@ class Product:
         entropy = torch.zeros(())
         chosen = actions.split(self._sizes, dim=-1)
         for part, own_logits, own in zip(self.parts, self.logits_of_parts(logits), chosen, strict=True):
-            stored = own.reshape(*own.shape[:-1], *part.shape).to(part.dtype)
+            stored = own.reshape(*own.shape[:-1], *part.shape)
+            if not part.dtype.is_floating_point:
+                stored = stored.to(part.dtype)
             own_log_prob, own_entropy = part.log_prob_and_entropy(own_logits, stored)
             log_prob = log_prob + own_log_prob
             entropy = entropy + own_entropy
@@ -406,7 +408,7 @@ class Product:
         given = []
         for part, own in zip(self.parts, columns, strict=True):
             stored = own.reshape(len(actions), *part.shape)
-            if part.dtype == torch.int64:
+            if not part.dtype.is_floating_point:
                 stored = stored.astype(np.int64)
             given.append(part.to_env(stored))
         if self.keys is None:

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from gymnasium import Space
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from pydantic import InstanceOf
@@ -43,10 +42,9 @@ from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
-from a3c_zoo.learning.spaces import ObservationSpec, as_batch, observation_spec, parts_of
+from a3c_zoo.learning.spaces import ObservationSpec, as_batch, check_supported, observation_spec
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, building, load_factory
-from a3c_zoo.plugins.variants import class_names
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
 from a3c_zoo.store.saved_state import fitting
 
@@ -131,7 +129,7 @@ def probe_spaces(
     with same_folder(), closed(make_vector_env(entry, config.env, 1, 0)) as env:
         action_space = env.single_action_space
         observation_space = env.single_observation_space
-        _check_supported(action_space, supported, config.agent_name, entry.name)
+        check_supported(action_space, supported, config.agent_name, entry.name)
         spec = observation_spec(observation_space)
         if network is not None and spec.kind not in network.inputs:
             raise ConfigError(
@@ -150,21 +148,6 @@ def probe_spaces(
             has_masks=has_masks,
         ),
     )
-
-
-def _check_supported(
-    action_space: Space[Any], supported: Sequence[str], agent_name: str, env_name: str, where: str = ""
-) -> None:
-    """Raises ConfigError for an action space, or a part of one, that is not among the agent's `AgentEntry.spaces`."""
-    if class_names(action_space).isdisjoint(supported):
-        raise ConfigError(
-            f"agent '{agent_name}' acts in {', '.join(supported)} spaces; "
-            f"environment '{env_name}' has {action_space}{where}"
-        )
-    for part in parts_of(action_space):
-        if part.path:
-            where = f" as the part '{part.name}' of its actions"
-            _check_supported(part.space, supported, agent_name, env_name, where)
 
 
 def _has_masks(env: VectorEnv[Any, Any, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,8 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from torch import Tensor
 
-from a3c_zoo.errors import ObservationError, UnsupportedSpaceError
+from a3c_zoo.errors import ConfigError, ObservationError, UnsupportedSpaceError
+from a3c_zoo.plugins.variants import class_names
 
 SUPPORTED = "Box (vectors and images), Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these"
 
@@ -244,6 +245,21 @@ def inner_spaces(space: Space[Any]) -> Mapping[Any, Space[Any]]:
     if isinstance(space, spaces.Tuple):
         return dict(enumerate(space.spaces))
     return {}
+
+
+def check_supported(
+    action_space: Space[Any], supported: Sequence[str], agent_name: str, env_name: str, where: str = ""
+) -> None:
+    """Raises ConfigError for an action space, or a part of one, that is not among the agent's `AgentEntry.spaces`."""
+    if class_names(action_space).isdisjoint(supported):
+        raise ConfigError(
+            f"agent '{agent_name}' acts in {', '.join(supported)} spaces; "
+            f"environment '{env_name}' has {action_space}{where}"
+        )
+    for part in parts_of(action_space):
+        if part.path:
+            where = f" as the part '{part.name}' of its actions"
+            check_supported(part.space, supported, agent_name, env_name, where)
 
 
 def row_of(observations: Any, n: int) -> Any:
