@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from math import e, log, pi, sqrt
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from a3c_zoo.errors import (
     RunDirectoryError,
     UnsupportedSpaceError,
 )
-from a3c_zoo.learning.action_masks import ActionMasks, FollowedMasks, masks_to_follow
+from a3c_zoo.learning.action_masks import ActionMasks, masks_to_follow
 from a3c_zoo.learning.actions import (
     Bernoulli,
     Categorical,
@@ -193,7 +192,7 @@ def test_gradients_of_the_loss_against_the_formulas(clip_ratio: float | None) ->
 
 
 def test_divergences_add_up() -> None:
-    """KL(π ‖ π′) of a product is the sum over its parts: the mean of log π − log π′ over many samples of π."""
+    """KL(p, q) of a product is the sum over its parts: the mean of log p(a) − log q(a) over many samples of p."""
     before, after = (torch.tensor([values]).expand(100_000, 7) for values in (LOGITS, [0.0, 0, 0, 0.5, 0, 0, 0]))
     actions = draw(HYBRID, before)
     difference = HYBRID.log_prob_and_entropy(before, actions)[0] - HYBRID.log_prob_and_entropy(after, actions)[0]
@@ -371,7 +370,7 @@ class Unsupported(Parts):
         self.action_space = spaces.Dict({"gear": GEAR, "note": inner})
 
 
-gymnasium.register("UnsupportedParts-v0", f"{__name__}:Unsupported")
+gymnasium.register("UnsupportedParts-v0", f"{__name__}:Unsupported", disable_env_checker=True)
 
 
 @pytest.mark.parametrize(
@@ -517,7 +516,7 @@ def test_a_resume_is_exact(tmp_path: Path) -> None:
     whole = a3c_zoo.train(entry, steps=400, name="whole", **options)
     half = a3c_zoo.train(entry, steps=200, name="half", **options)
     assert half.steps < whole.steps
-    resumed = a3c_zoo.train(resume=half.run, steps=400, serial=True, env=entry)
+    resumed = a3c_zoo.train(entry, resume=half.run, steps=400)
     first, second = (a3c_zoo.load_agent(outcome.run) for outcome in (whole, resumed))
     assert whole.steps == resumed.steps
     mine: Any = first.policy
@@ -535,23 +534,22 @@ def test_serial_runs_are_equal(tmp_path: Path) -> None:
         assert torch.equal(parameter, dict(other.network.named_parameters())[name])  # type: ignore[attr-defined]
 
 
-def test_an_environment_whose_parts_change(tmp_path: Path) -> None:
+def test_an_environment_whose_parts_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = train("tuple", tmp_path, SMALL["a3c"], serial=True).run
-    config = run / "config.yml"
-    config.write_text(config.read_text().replace("Parts-tuple", "Parts-dict"))
+    monkeypatch.setitem(SPACES, "tuple", SPACES["dict"])
     for play in (
         lambda: a3c_zoo.evaluate(run, episodes=1),
-        lambda: a3c_zoo.train(resume=run, steps=400, serial=True),
+        lambda: a3c_zoo.train(resume=run, steps=400),
     ):
-        with pytest.raises(RunDirectoryError, match="0 one of 3, 1 vector .*, not gear one of 3"):
+        with pytest.raises(RunDirectoryError, match=r"0 one of 3, 1 vector .*, not gear one of 3"):
             play()
 
 
 def test_a_film(tmp_path: Path) -> None:
     run = train("dict", tmp_path, SMALL["a3c"], serial=True).run
-    result = CliRunner().invoke(cli, ["play", str(run), "--episodes", "1", "--film", str(tmp_path / "x.mp4")])
+    result = CliRunner().invoke(cli, ["play", str(run), "--episodes", "1", "--video", str(tmp_path / "x.gif")])
     assert result.exit_code == 0, result.output
-    assert (tmp_path / "x.mp4").stat().st_size > 100
+    assert (tmp_path / "x.gif").stat().st_size > 100
 
 
 def test_parameters_that_are_no_numbers_never_reach_the_shared_ones(tmp_path: Path) -> None:
@@ -607,10 +605,7 @@ def test_masks_by_key_from_a_vector_environment() -> None:
     out = np.zeros((2, 5), np.bool_)
     given = {"gear": np.array([[1, 0, 1], [0, 1, 1]]), "door": np.array([[1, 0], [1, 1]])}
     masks.take({"action_mask": given}, out)
-    assert out.astype(int).tolist() == [[1, 0, 1, 0, 1], [1, 1, 0, 1, 1]] or out.astype(int).tolist() == [
-        [1, 0, 1, 0, 1],
-        [1, 1, 0, 1, 1],
-    ]
+    assert out.astype(int).tolist() == [[1, 0, 1, 0, 1], [1, 1, 0, 1, 1]]  # the order of the keys: door, gear
     with pytest.raises(EnvironmentContractError, match="KeyError: 'gear'"):
         masks.take({"action_mask": {"door": given["door"]}}, out)
 
@@ -655,7 +650,7 @@ def test_agents_act_within_masks_of_parts(agent: str, overrides: Any, masks: str
     one: Any = policy.predict(observations[0], action_masks=(gear[0], {"doors": doors[0]}))[0]
     assert one[0] == 1
     wrong: tuple[tuple[Any, str], ...] = (
-        ((gear, doors), r"IndexError|fit the action space"),
+        ((gear,), "IndexError"),
         ((gear, {}), "KeyError: 'doors'"),
         ((gear, {"doors": doors[:, :4]}), r"part 'doors' has shape \[2, 4\]"),
         ((gear & False, {"doors": doors}), "forbid every action"),

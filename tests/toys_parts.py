@@ -1,7 +1,7 @@
 """Environments whose actions have several parts, with a known best action. Importable by workers.
 
-`tests.toys_parts:Parts-KIND-v0` shows a target of three numbers in ±1; an episode has 8 steps. An action that is outside of
-its space raises, and so does one that a mask forbids.
+`tests.toys_parts:Parts-KIND-v0` shows a target of three numbers in ±1; an episode has 8 steps. An action outside of its
+space raises, and so does one that a mask forbids.
 """
 
 from __future__ import annotations

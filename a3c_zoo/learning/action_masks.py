@@ -6,7 +6,7 @@ An environment gives them in one of two ways, and a run finds out once which one
     action_masks()         a method, as sb3-contrib calls it
 
 A mask has a bool, or 0 and 1, for each action of a Discrete space. For a MultiDiscrete space the masks of the choices
-follow each other, or come as a tuple. For a Dict or a Tuple of such spaces they are a dictionary or a tuple of the masks
+follow each other, or come as a tuple. For a Dict or a Tuple of such spaces the mask is a dictionary or a tuple of those
 of the parts, or all in a row. What follows from a mask is in `actions.masked_logits`.
 """
 
@@ -172,16 +172,20 @@ class ActionMasks:
         )
 
 
-def in_a_row(distribution: ActionDistribution, mask: Any) -> NDArray[Any]:
+def in_a_row(distribution: Any, mask: Any) -> NDArray[Any]:
     """A mask `[..., A]`: an array, one for each choice, or a dictionary or a tuple of the masks of the parts.
+
+    Args:
+        distribution: over the actions that it is for.
 
     Raises:
         TypeError, ValueError, LookupError: it does not fit the distribution.
     """
     if isinstance(distribution, Product) and isinstance(mask, tuple | list | Mapping) and not _is_flat(mask):
+        by_place: Any = mask
         rows = []
         for place, part in zip(distribution.places, distribution.parts, strict=True):
-            row = in_a_row(part, mask[place])
+            row = in_a_row(part, by_place[place])
             if row.shape[-1:] != (part.num_logits,):
                 raise ValueError(f"part '{place}' has shape {list(row.shape)}")
             rows.append(row)
@@ -276,4 +280,5 @@ def _indices(distribution: Any, actions: Any) -> NDArray[Any]:
     if isinstance(distribution, Product):
         parts = zip(distribution.places, distribution.parts, strict=True)
         return np.concatenate([_indices(part, actions[place]) for place, part in parts], axis=1)
-    return np.reshape(actions, (len(actions), -1)) - np.reshape(distribution.start, -1)
+    indices: NDArray[Any] = np.reshape(actions, (len(actions), -1)) - np.reshape(distribution.start, -1)
+    return indices

@@ -355,30 +355,30 @@ class Product:
 
     def logits_of_parts(self, logits: Tensor) -> list[Tensor]:
         """The logits of each part, `[B, K + D]` with its own K and D, from those of all."""
-        means, deviations = logits.split([self.num_logits, logits.shape[-1] - self.num_logits], dim=-1)
-        parts = list(means.split([part.num_logits for part in self.parts], dim=-1))
-        first = 0
+        parts = list(self._per_logit(logits[..., : self.num_logits]))
+        first = self.num_logits
         for i, part in enumerate(self.parts):
             if part.num_deviations:
-                own = deviations[..., first : first + part.num_deviations]
+                own = logits[..., first : first + part.num_deviations]
                 parts[i] = torch.cat((parts[i], own), dim=-1)
                 first += part.num_deviations
         return parts
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
         """The noise of each part, in their order, as the part alone draws it."""
-        for part, own in zip(self.parts, self._noise_of_parts(out), strict=True):
+        for part, own in zip(self.parts, self._per_logit(out), strict=True):
             own.copy_(part.noise(torch.empty(own.shape), generator))
         return out
 
-    def _noise_of_parts(self, noise: Tensor) -> tuple[Tensor, ...]:
-        return noise.split([part.num_logits for part in self.parts], dim=-1)
+    def _per_logit(self, numbers: Tensor) -> tuple[Tensor, ...]:
+        """Those of each part, of K numbers."""
+        return torch.split(numbers, [part.num_logits for part in self.parts], dim=-1)
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
         """A sample of each part."""
-        targets = out.split(self._sizes, dim=-1)
+        targets = torch.split(out, self._sizes, dim=-1)
         for part, own_logits, own_noise, target in zip(
-            self.parts, self.logits_of_parts(logits), self._noise_of_parts(noise), targets, strict=True
+            self.parts, self.logits_of_parts(logits), self._per_logit(noise), targets, strict=True
         ):
             actions = torch.empty((len(out), *part.shape), dtype=part.dtype)
             part.sample(own_logits, own_noise, actions)
@@ -392,7 +392,7 @@ class Product:
         """Sums over the parts, which are independent."""
         log_prob = torch.zeros(())
         entropy = torch.zeros(())
-        chosen = actions.split(self._sizes, dim=-1)
+        chosen = torch.split(actions, self._sizes, dim=-1)
         for part, own_logits, own in zip(self.parts, self.logits_of_parts(logits), chosen, strict=True):
             stored = own.reshape(*own.shape[:-1], *part.shape)
             if not part.dtype.is_floating_point:

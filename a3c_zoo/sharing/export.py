@@ -109,7 +109,7 @@ def outputs_of(actions: ActionDistribution, logits: Tensor, path: str = "") -> d
     elif isinstance(actions, Bernoulli):
         values = {"probabilities": logits.sigmoid()}
     else:
-        choices = torch.split(logits, choices_of(actions), dim=-1)
+        choices = torch.split(logits, list(choices_of(actions)), dim=-1)
         values = {"probabilities": torch.cat([choice.softmax(dim=-1) for choice in choices], dim=-1)}
         mode = mode + torch.tensor(actions.start)
     if not isinstance(actions, Categorical):

@@ -291,7 +291,8 @@ class Subject:
         space = self.env.single_action_space
         if actions.dtype != object:
             return actions.copy()
-        return concatenate(space, list(actions), create_empty_array(space, self.num_envs))
+        batch: Any = create_empty_array(space, self.num_envs)
+        return concatenate(space, list(actions), batch)
 
     def _step(self, t: int, actions: Any, trajectory: Trajectory) -> tuple[Rows, Any]:
         """Takes one step; returns what is acted on next, and the observations as `step` returned them."""
