@@ -58,7 +58,7 @@ class Parts(gymnasium.Env[Any, Any]):
         """Forbids the gear that follows the best one, and the doors (0, 0)."""
         gears = np.ones(3, np.int8)
         gears[best_gear(self._target) % 3] = 0
-        doors = (np.array([0, 1], np.int8), np.array([0, 1, 1], np.int8))
+        doors: Any = (np.array([0, 1], np.int8), np.array([0, 1, 1], np.int8))
         if self._steps and self.fault == "length":
             doors = doors[:1]
         if self._steps and self.fault == "empty":

@@ -27,6 +27,7 @@ from a3c_zoo.errors import ConfigError, EnvironmentContractError, ZooError, type
 from a3c_zoo.learning.contract import NO_REWARD, PROMISES, raise_misfit, wrong_observation
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.memory_check import SizeLimit, check_fits, check_memory
+from a3c_zoo.learning.observed_masks import holds_masks
 from a3c_zoo.learning.spaces import check_supported, observation_spec
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
@@ -73,6 +74,7 @@ def refuse_masks(env: VecEnv, context: RunContext) -> None:
     gives = getattr(base, "gives_masks", None)  # of the zoo's stack
     if gives is None:
         gives = any("action_mask" in info for info in base.reset_infos) or base.has_attr("action_masks")
+        gives |= holds_masks(base.observation_space, base.action_space)
     if gives and context.config.env.action_masks:
         raise ConfigError(
             f"environment '{context.entry.name}' gives action masks, and agent '{context.config.agent_name}' takes "

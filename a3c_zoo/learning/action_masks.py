@@ -5,6 +5,8 @@ An environment gives them in one of two ways, and a run finds out once which one
     info["action_mask"]    of `reset` and `step`, as Gymnasium's and PettingZoo's environments give it
     action_masks()         a method, as sb3-contrib calls it
 
+Masks in observations (`observed_masks.py`) are put into infos.
+
 A mask has a bool, or 0 and 1, for each action of a Discrete space. For a MultiDiscrete space the masks of the choices
 follow each other, or come as a tuple. For a Dict or a Tuple of such spaces the mask is a dictionary or a tuple of those
 of the parts, or all in a row. What follows from a mask is in `actions.masked_logits`.
