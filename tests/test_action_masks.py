@@ -601,6 +601,7 @@ class Shown(gymnasium.Env[Any, Any]):
     def __init__(self, dtype: str = "int8", size: int = ACTIONS) -> None:
         self._rooms = Rooms(way="", first=0)
         self._size = size
+        self._dtype = dtype
         self.action_space = self._rooms.action_space
         self.observation_space = spaces.Dict(
             {
@@ -611,7 +612,7 @@ class Shown(gymnasium.Env[Any, Any]):
 
     def _shown(self, observation: Any) -> dict[str, Any]:
         mask = MASKS[self._rooms.room][: self._size]
-        return {"observation": observation, "action_mask": mask.astype(self.observation_space["action_mask"].dtype)}
+        return {"observation": observation, "action_mask": mask.astype(self._dtype)}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         observation, info = self._rooms.reset(seed=seed)

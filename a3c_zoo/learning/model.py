@@ -24,6 +24,7 @@ from a3c_zoo.files import same_folder
 from a3c_zoo.learning.action_masks import gives_masks, in_a_row
 from a3c_zoo.learning.actions import (
     ActionDistribution,
+    Product,
     action_distribution,
     choices_of,
     distribution_from,
@@ -38,7 +39,7 @@ from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.memory_check import SizeLimit
-from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
+from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations, WithDeviationsOfParts
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
@@ -293,7 +294,8 @@ def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCr
     num_deviations = spaces.actions.num_deviations
     if not num_deviations:
         return module
-    return WithDeviations(module, num_deviations, config.agent.first_deviation)
+    kind = WithDeviationsOfParts if isinstance(spaces.actions, Product) else WithDeviations
+    return kind(module, num_deviations, config.agent.first_deviation)
 
 
 def sketch(spaces: Spaces, entry: NetworkEntry, config: Config, saved: Any) -> ActorCritic:

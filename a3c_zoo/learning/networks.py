@@ -196,11 +196,10 @@ class Split(ActorCritic):
 class WithDeviations(ActorCritic):
     """A Gaussian policy: a network whose outputs are means μ `[B, D]`, and log σ `[D]`, which is appended to each row.
 
-    σ does not depend on the observation. Any network can be wrapped, with or without a core. Where Box actions are a
-    part of the actions, the outputs are the logits of all parts, `[B, K]`, and D of them are means.
+    σ does not depend on the observation. Any network can be wrapped, with or without a core.
 
     Args:
-        network: its policy outputs are the means. num_actions: D. deviation: σ before training.
+        network: its policy outputs are D means. num_actions: D. deviation: σ before training.
     """
 
     network: Any  # an ActorCritic; Any, like all attributes of an nn.Module
@@ -231,6 +230,13 @@ class WithDeviations(ActorCritic):
     def unroll(self, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
         means, values, states = self.network.unroll(*arguments)
         return self._complete(means), values, states
+
+    def _complete(self, means: Tensor) -> Tensor:
+        return torch.cat((means, self.log_std.float().expand_as(means)), dim=-1)
+
+
+class WithDeviationsOfParts(WithDeviations):
+    """The same where Box actions are some of several parts: D of the network's outputs `[B, K]` are means."""
 
     def _complete(self, means: Tensor) -> Tensor:
         deviations = self.log_std.float().expand(*means.shape[:-1], -1)

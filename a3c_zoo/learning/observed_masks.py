@@ -50,7 +50,7 @@ def with_observed_masks(env: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, An
     return env
 
 
-class ObservedMasks(VectorWrapper):  # type: ignore[type-arg]
+class ObservedMasks(VectorWrapper):
     """Gives the masks that observations hold as `info["action_mask"]`, unless the info has it. Nothing else changes."""
 
     def __getattr__(self, name: str) -> Any:
