@@ -25,9 +25,10 @@ All distributions (`ActionDistribution`) offer the same, for B observations at a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import e, log, pi, prod
 from typing import Any, ClassVar
 
@@ -335,7 +336,7 @@ class Product:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        return (sum(self._sizes),)
+        return (sum(prod(part.shape) for part in self.parts),)
 
     @property
     def has_masks(self) -> bool:
@@ -349,40 +350,45 @@ class Product:
         return self.keys
 
     @cached_property
-    def _sizes(self) -> list[int]:
-        """How many numbers a stored action has for each part."""
-        return [prod(part.shape) for part in self.parts]
+    def _stored(self) -> list[slice]:
+        """Where the numbers of each part are in a stored action."""
+        return _in_a_row([prod(part.shape) for part in self.parts])
+
+    @cached_property
+    def _logits(self) -> list[slice]:
+        """Where the logits and the noise of each part are."""
+        return _in_a_row([part.num_logits for part in self.parts])
+
+    @cached_property
+    def _deviations(self) -> list[slice]:
+        """Where the logarithms of deviations of each part are, behind all logits."""
+        return _in_a_row([part.num_deviations for part in self.parts], self.num_logits)
 
     def logits_of_parts(self, logits: Tensor) -> list[Tensor]:
         """The logits of each part, `[B, K + D]` with its own K and D, from those of all."""
-        parts = list(self._per_logit(logits[..., : self.num_logits]))
-        first = self.num_logits
-        for i, part in enumerate(self.parts):
+        parts = []
+        for part, columns, deviations in zip(self.parts, self._logits, self._deviations, strict=True):
+            own = logits[..., columns]
             if part.num_deviations:
-                own = logits[..., first : first + part.num_deviations]
-                parts[i] = torch.cat((parts[i], own), dim=-1)
-                first += part.num_deviations
+                own = torch.cat((own, logits[..., deviations]), dim=-1)
+            parts.append(own)
         return parts
 
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
         """The noise of each part, in their order, as the part alone draws it."""
-        for part, own in zip(self.parts, self._per_logit(out), strict=True):
-            own.copy_(part.noise(torch.empty(own.shape), generator))
+        for part, columns in zip(self.parts, self._logits, strict=True):
+            out[..., columns] = part.noise(torch.empty(*out.shape[:-1], part.num_logits), generator)
         return out
-
-    def _per_logit(self, numbers: Tensor) -> tuple[Tensor, ...]:
-        """Those of each part, of K numbers."""
-        return torch.split(numbers, [part.num_logits for part in self.parts], dim=-1)
 
     def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
         """A sample of each part."""
-        targets = torch.split(out, self._sizes, dim=-1)
-        for part, own_logits, own_noise, target in zip(
-            self.parts, self.logits_of_parts(logits), self._per_logit(noise), targets, strict=True
+        logits_of_parts = self.logits_of_parts(logits)
+        for part, own, columns, stored in zip(
+            self.parts, logits_of_parts, self._logits, self._stored, strict=True
         ):
             actions = torch.empty((len(out), *part.shape), dtype=part.dtype)
-            part.sample(own_logits, own_noise, actions)
-            target.copy_(actions.reshape(target.shape))
+            part.sample(own, noise[..., columns], actions)
+            out[:, stored] = actions.view(len(out), -1)
 
     def mode(self, logits: Tensor) -> Tensor:
         modes = [part.mode(own) for part, own in zip(self.parts, self.logits_of_parts(logits), strict=True)]
@@ -392,9 +398,10 @@ class Product:
         """Sums over the parts, which are independent."""
         log_prob = torch.zeros(())
         entropy = torch.zeros(())
-        chosen = torch.split(actions, self._sizes, dim=-1)
-        for part, own_logits, own in zip(self.parts, self.logits_of_parts(logits), chosen, strict=True):
-            stored = own.reshape(*own.shape[:-1], *part.shape)
+        for part, own_logits, columns in zip(
+            self.parts, self.logits_of_parts(logits), self._stored, strict=True
+        ):
+            stored = actions[..., columns].reshape(*actions.shape[:-1], *part.shape)
             if not part.dtype.is_floating_point:
                 stored = stored.to(part.dtype)
             own_log_prob, own_entropy = part.log_prob_and_entropy(own_logits, stored)
@@ -404,16 +411,21 @@ class Product:
 
     def to_env(self, actions: NDArray[Any]) -> Any:
         """A dictionary or a tuple of the actions of the parts."""
-        columns = np.split(actions, np.cumsum(self._sizes)[:-1], axis=-1)
         given = []
-        for part, own in zip(self.parts, columns, strict=True):
-            stored = own.reshape(len(actions), *part.shape)
+        for part, columns in zip(self.parts, self._stored, strict=True):
+            stored = actions[:, columns].reshape(len(actions), *part.shape)
             if not part.dtype.is_floating_point:
                 stored = stored.astype(np.int64)
             given.append(part.to_env(stored))
         if self.keys is None:
             return tuple(given)
         return dict(zip(self.keys, given, strict=True))
+
+
+def _in_a_row(sizes: Sequence[int], first: int = 0) -> list[slice]:
+    """The places of things of these sizes that follow each other."""
+    ends = [*accumulate(sizes, initial=first)]
+    return [slice(*place) for place in pairwise(ends)]
 
 
 ActionDistribution = Categorical | MultiCategorical | Bernoulli | Gaussian | Product
