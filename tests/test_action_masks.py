@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import a3c_zoo
@@ -32,15 +34,17 @@ from a3c_zoo.learning.actions import (
 from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
+from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.objective import Objective, differentiate
+from a3c_zoo.learning.observed_masks import with_observed_masks
 from a3c_zoo.learning.samples import samples_of
 from a3c_zoo.learning.segments import segments_of
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.learning.windows import Windows
 from a3c_zoo.testing import check_env
 from tests.test_every_space import LSTM, SMALL, TRANSITIONS, with_one_thread  # noqa: F401
-from tests.toys_masks import ACTIONS, MASKS, ROOMS, MaskedPictures, rooms
+from tests.toys_masks import ACTIONS, MASKS, ROOMS, MaskedPictures, Rooms, rooms
 
 ROOMS_ENV = "gym:tests.toys_masks:Rooms-v0"
 ONE = Categorical(3, has_masks=True)
@@ -586,3 +590,88 @@ def test_a_masked_task_is_learned_in_less_than_half_of_the_steps(tmp_path: Path)
         steps[takes_masks] = outcome.steps
     assert steps[True] < 60_000
     assert steps[True] < steps[False] / 2
+
+
+# --- masks in observations
+
+
+class Shown(gymnasium.Env[Any, Any]):
+    """Rooms whose masks are a part of the observations, as PettingZoo's environments give them."""
+
+    def __init__(self, dtype: str = "int8", size: int = ACTIONS) -> None:
+        self._rooms = Rooms(way="", first=0)
+        self._size = size
+        self._dtype = dtype
+        self.action_space = self._rooms.action_space
+        self.observation_space = spaces.Dict(
+            {
+                "observation": self._rooms.observation_space,
+                "action_mask": spaces.Box(0, 1, (size,), np.dtype(dtype).type),
+            }
+        )
+
+    def _shown(self, observation: Any) -> dict[str, Any]:
+        mask = MASKS[self._rooms.room][: self._size]
+        return {"observation": observation, "action_mask": mask.astype(self._dtype)}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = self._rooms.reset(seed=seed)
+        return self._shown(observation), info
+
+    def step(self, action: Any) -> Any:
+        observation, *result = self._rooms.step(action)
+        return self._shown(observation), *result
+
+
+gymnasium.register("Shown-v0", f"{__name__}:Shown")
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_masks_in_observations_are_read(mode: AutoresetMode) -> None:
+    """A forbidden action raises."""
+    env = with_observed_masks(SyncVectorEnv([Shown] * 3, autoreset_mode=mode))
+    source = collector(env, 5)
+    for _ in range(6):
+        source.collect(Even(ACTIONS))
+        rollout = source.rollout
+        assert rollout.masks is not None
+        masks, seen = rollout.masks[:-1].numpy(), rollout.observations[:-1, :, :ACTIONS].numpy()
+        np.testing.assert_array_equal(masks[rollout.valid], seen[rollout.valid] == 1)
+
+
+@pytest.mark.parametrize("agent", ["a3c", "random"])
+def test_agents_act_within_masks_of_observations(agent: str, tmp_path: Path) -> None:
+    small = {**SMALL["a3c"], "network.hidden_sizes": [8]} if agent == "a3c" else {}
+    outcome = a3c_zoo.train(
+        "gym:tests.test_action_masks:Shown-v0",
+        agent=agent,
+        steps=200,
+        seed=3,
+        overrides=small,
+        runs_dir=tmp_path,
+        serial=True,
+    )
+    assert a3c_zoo.evaluate(outcome.run, episodes=4).episodes == 4
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", ACTIONS), ("int8", ACTIONS - 1)])
+def test_what_only_has_their_name_is_an_observation(dtype: str, size: int) -> None:
+    env = SyncVectorEnv([lambda: Shown(dtype, size)])
+    assert with_observed_masks(env) is env
+    assert with_observed_masks(rooms(1)).reset()[1].keys() == {"action_mask", "_action_mask"}
+
+
+def test_a_mask_in_observations_can_be_left_out() -> None:
+    entry = EnvEntry("shown", env_id="tests.test_action_masks:Shown-v0")
+    for takes, keys in ((True, {"action_mask"}), (False, set())):
+        env = make_vector_env(entry, EnvConfig(action_masks=takes), 2, seed=0)
+        assert env.reset(seed=0)[1].keys() == keys
+        env.close()
+
+
+@pytest.mark.parametrize("stack", ["own", "zoo"])
+def test_stable_baselines3_refuses_masks_in_observations(stack: str, tmp_path: Path) -> None:
+    options = ["--agent", "sb3-a2c", "-o", f"env.stack={stack}", "--steps", "50", "--runs-dir", str(tmp_path)]
+    result = CliRunner().invoke(cli, ["train", "gym:tests.test_action_masks:Shown-v0", *options])
+    assert result.exit_code == 2, result.output
+    assert "gives action masks, and agent 'sb3-a2c' takes none" in result.output

@@ -202,7 +202,8 @@ def test_a_network_or_agent_for_other_spaces(capsys: Captured) -> None:
         assert message.endswith("Choose another: a3c-zoo list networks")
     message = refused(capsys, "train", "speaking", "--serial")
     assert message.startswith(
-        "agent 'a3c' acts in Discrete, MultiDiscrete, MultiBinary, Box spaces; environment 'speaking' has Text("
+        "agent 'a3c' acts in Discrete, MultiDiscrete, MultiBinary, Box, Dict, Tuple spaces; environment 'speaking' has "
+        "Text("
     )
 
 

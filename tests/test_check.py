@@ -712,7 +712,7 @@ def test_cartpole_in_little_time(tmp_path: Path) -> None:
     checks = [finding["check"] for finding in found]
     measured = ["reward scale", "rewarded steps", "episode length", "observed range"]
     later = ["render", "gymnasium", "sb3", "speed alone", "in a worker"]
-    assert [*dict.fromkeys(checks)] == ["contract", *measured, *later]
+    assert [*dict.fromkeys(checks)] == ["contract", "spaces", *measured, *later]
     figures = {finding["check"]: finding["figures"] for finding in found}
     assert figures["reward scale"]["reward_mean"] == 1  # each step of CartPole
     assert figures["rewarded steps"]["rewarded_share"] == 1

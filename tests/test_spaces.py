@@ -182,7 +182,7 @@ class TestActions:
         assert action_distribution(spaces.Discrete(3, start=-1)) == Categorical(3, -1)
 
     def test_others_are_refused(self) -> None:
-        for space in (spaces.Text(3), spaces.Tuple((BOX, BOX)), spaces.Box(0, 3, (2,), np.int64)):
+        for space in (spaces.Text(3), spaces.Sequence(BOX), spaces.Box(0, 3, (2,), np.int64)):
             with pytest.raises(UnsupportedSpaceError, match=r"action space .* is not supported; supported: Disc"):
                 action_distribution(space)
         with pytest.raises(UnsupportedSpaceError, match=r"^action space .* holds no number"):

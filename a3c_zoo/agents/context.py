@@ -133,9 +133,9 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
                 counts.updates,
                 context.episodes,
             )
-            check_spaces(Spaces.from_state_dict(acting.model.spaces), spaces, context.entry.name)
             model = acting.model.adopted(num_members)
             saved = AgentState(model, resumes=acting.resumes, optimizer={}, counters=counters, workers=[])
+        check_spaces(Spaces.from_state_dict(saved.model.spaces), spaces, context.entry.name)
         saved.model.check(spaces, context.network, config, num_members)
         fitting(saved.counters, counters, "agent.counters")
         if saved.reward_statistics is not None:

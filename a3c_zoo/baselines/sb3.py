@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from typing import Any
@@ -27,7 +27,8 @@ from a3c_zoo.errors import ConfigError, EnvironmentContractError, ZooError, type
 from a3c_zoo.learning.contract import NO_REWARD, PROMISES, raise_misfit, wrong_observation
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.memory_check import SizeLimit, check_fits, check_memory
-from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.learning.observed_masks import holds_masks
+from a3c_zoo.learning.spaces import check_supported, observation_spec
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.crew import REPORT_EVERY_S
@@ -73,6 +74,7 @@ def refuse_masks(env: VecEnv, context: RunContext) -> None:
     gives = getattr(base, "gives_masks", None)  # of the zoo's stack
     if gives is None:
         gives = any("action_mask" in info for info in base.reset_infos) or base.has_attr("action_masks")
+        gives |= holds_masks(base.observation_space, base.action_space)
     if gives and context.config.env.action_masks:
         raise ConfigError(
             f"environment '{context.entry.name}' gives action masks, and agent '{context.config.agent_name}' takes "
@@ -192,7 +194,7 @@ def run(context: RunContext) -> None:
         seed = seed_for(config.run.seed, SEED_ENV, resumes)
     else:
         seed = config.run.seed % 2**32
-    _check_memory(entry, config)
+    _check_spaces(entry, config, context.supported_spaces)
     computing = decide(context)
     with torch_threads(computing.threads):  # initial weights depend on the number, too
         env = make_stack(entry, config, config.env.num_envs, seed, computing.vec_env)
@@ -243,11 +245,13 @@ def _raise_broken_contract(error: BaseException, entry: EnvEntry) -> None:
                 raise EnvironmentContractError(f"environment '{name}' returned {text}") from error
 
 
-def _check_memory(entry: EnvEntry, config: Config) -> None:
+def _check_spaces(entry: EnvEntry, config: Config, supported: Sequence[str]) -> None:
     """Checks that SB3's rollouts or replay buffer fit into memory, except for observations that are dictionaries.
 
+    And that the actions are among the `supported` spaces, of which SB3 takes no Dict and no Tuple.
+
     Raises:
-        ConfigError: they do not fit.
+        ConfigError: they do not fit, or are not.
         PluginError: the environment cannot be made, or cannot be closed.
     """
     agent = config.agent
@@ -257,6 +261,7 @@ def _check_memory(entry: EnvEntry, config: Config) -> None:
     space = env.observation_space
     with faults_of(entry, "closed"):
         env.close()
+    check_supported(env.action_space, supported, config.agent_name, entry.name)
     if not isinstance(space, spaces.Box):
         return
     spec = observation_spec(space)

@@ -5,8 +5,11 @@ An environment gives them in one of two ways, and a run finds out once which one
     info["action_mask"]    of `reset` and `step`, as Gymnasium's and PettingZoo's environments give it
     action_masks()         a method, as sb3-contrib calls it
 
+Masks in observations (`observed_masks.py`) are put into infos.
+
 A mask has a bool, or 0 and 1, for each action of a Discrete space. For a MultiDiscrete space the masks of the choices
-follow each other, or come as a tuple. What follows from a mask is in `actions.masked_logits`.
+follow each other, or come as a tuple. For a Dict or a Tuple of such spaces the mask is a dictionary or a tuple of those
+of the parts, or all in a row. What follows from a mask is in `actions.masked_logits`.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import EnvironmentContractError, type_and_message
-from a3c_zoo.learning.actions import ActionDistribution, action_distribution
+from a3c_zoo.learning.actions import ActionDistribution, Product, action_distribution, choices_of
 from a3c_zoo.learning.autoreset import autoreset_of
 from a3c_zoo.learning.returns import Bools
+from a3c_zoo.learning.spaces import row_of
 
 #: The key of an info, and the name of the method.
 KEY: Final = "action_mask"
@@ -69,7 +73,8 @@ class ActionMasks:
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], distribution: ActionDistribution, name: str) -> None:
-        sizes = getattr(distribution, "sizes", (distribution.num_logits,))
+        sizes = choices_of(distribution)
+        self._distribution = distribution
         self._size = sum(sizes)
         self._starts = np.cumsum((0, *sizes[:-1]))
         self._num_envs = env.num_envs
@@ -113,7 +118,8 @@ class ActionMasks:
                 f"(environment {int(np.flatnonzero(missing)[0])} of {self._num_envs}): reset() and each step() must "
                 "give one, as the first reset() did. env.action_masks=false ignores them"
             )
-        if isinstance(given, tuple) and all(map(self._is_of_all, given)):
+        is_product = isinstance(self._distribution, Product)
+        if isinstance(given, tuple) and not is_product and all(map(self._is_of_all, given)):
             given = np.concatenate(given, axis=1)  # an array for each choice
         if isinstance(given, np.ndarray) and given.dtype != object:
             return self._checked(given, self._num_envs)[which]
@@ -126,12 +132,19 @@ class ActionMasks:
     def _rows(self, masks: Any, numbers: list[int]) -> Bools:
         """The masks of some environments, `[n, A]`, of what has the mask of environment n under n."""
         try:
-            rows = [_in_a_row(masks[n]) for n in numbers]
+            rows = [in_a_row(self._distribution, self._mask_of(masks, n)) for n in numbers]
         except (TypeError, ValueError, LookupError) as error:
             raise self._wrong(f"{type(masks).__name__} ({type_and_message(error)})") from error
         for row in rows:
             self._checked(row[np.newaxis], 1)
         return np.array(rows, np.bool_)
+
+    def _mask_of(self, masks: Any, n: int) -> Any:
+        """The mask of environment n; those of a vector environment may be a dictionary or a tuple of arrays."""
+        is_by_number = isinstance(masks, dict) and n in masks
+        if isinstance(self._distribution, Product) and not is_by_number:
+            return row_of(masks, n)
+        return masks[n]
 
     def _checked(self, masks: NDArray[Any], num_envs: int) -> Bools:
         """The same as bools; raises EnvironmentContractError unless they are `[num_envs, A]`, of bools or 0 and 1."""
@@ -161,11 +174,34 @@ class ActionMasks:
         )
 
 
-def _in_a_row(mask: Any) -> NDArray[Any]:
-    """The mask of one environment: an array, or one for each choice."""
+def in_a_row(distribution: Any, mask: Any) -> NDArray[Any]:
+    """A mask `[..., A]`: an array, one for each choice, or a dictionary or a tuple of the masks of the parts.
+
+    Args:
+        distribution: over the actions that it is for.
+
+    Raises:
+        TypeError, ValueError, LookupError: it does not fit the distribution.
+    """
+    if isinstance(distribution, Product) and isinstance(mask, tuple | list | Mapping) and not _is_flat(mask):
+        by_place: Any = mask
+        rows = []
+        for place, part in zip(distribution.places, distribution.parts, strict=True):
+            row = in_a_row(part, by_place[place])
+            if row.shape[-1:] != (part.num_logits,):
+                raise ValueError(f"part '{place}' has shape {list(row.shape)}")
+            rows.append(row)
+        return np.concatenate(rows, axis=-1)
     if isinstance(mask, tuple | list) and any(map(np.ndim, mask)):
-        return np.concatenate([np.asarray(part) for part in mask])
+        return np.concatenate([np.asarray(part) for part in mask], axis=-1)
     return np.asarray(mask)
+
+
+def _is_flat(mask: Any) -> bool:
+    """Whether a sequence holds numbers alone: the masks of all choices in a row."""
+    return not isinstance(mask, Mapping) and not any(
+        isinstance(part, Mapping) or np.ndim(part) for part in mask
+    )
 
 
 class FollowedMasks:
@@ -201,19 +237,17 @@ class FollowedMasks:
         if not self._autoreset.ignores_a_step:
             self._masks.take(info, self.allowed, ended)
 
-    def within(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def within(self, actions: Any) -> Any:
         """Actions `[N, ...]`, as the environment takes them: the same, and the next allowed one for a forbidden one."""
-        distribution: Any = self._distribution
-        sizes = getattr(distribution, "sizes", (distribution.num_logits,))
-        chosen = actions.reshape(len(actions), len(sizes)) - np.array(distribution.start)
+        sizes = choices_of(self._distribution)
+        chosen = _indices(self._distribution, actions)
         for k, mask in enumerate(np.split(self.allowed, np.cumsum(sizes)[:-1], axis=1)):
             following = (chosen[:, [k]] + np.arange(sizes[k])) % sizes[k]
             first = np.take_along_axis(mask, following, axis=1).argmax(axis=1)
-            chosen[:, k] = following[np.arange(len(actions)), first]
-        given: NDArray[Any] = distribution.to_env(chosen.reshape(len(actions), *distribution.shape))
-        return given
+            chosen[:, k] = following[np.arange(len(chosen)), first]
+        return self._distribution.to_env(chosen.reshape(len(chosen), *self._distribution.shape))
 
-    def random_actions(self, generator: np.random.Generator) -> NDArray[Any]:
+    def random_actions(self, generator: np.random.Generator) -> Any:
         """Uniformly random actions among the allowed ones, `[N, ...]`, as the environment takes them."""
         return random_action(self._distribution, self.allowed, generator)
 
@@ -227,7 +261,7 @@ def masks_to_follow(
         config: of the environment. Others: see `FollowedMasks`.
 
     Raises:
-        ConfigError: the actions are neither Discrete nor MultiDiscrete.
+        ConfigError: some of the actions are neither Discrete nor MultiDiscrete.
         EnvironmentContractError: see `ActionMasks.take`.
     """
     if not (config.action_masks and gives_masks(env, info)):
@@ -235,13 +269,18 @@ def masks_to_follow(
     return FollowedMasks(env, action_distribution(env.single_action_space, has_masks=True), name, info)
 
 
-def random_action(
-    distribution: ActionDistribution, masks: Bools, generator: np.random.Generator
-) -> NDArray[Any]:
+def random_action(distribution: ActionDistribution, masks: Bools, generator: np.random.Generator) -> Any:
     """Uniformly random actions among those that masks `[N, A]` allow, `[N, ...]`, as the environment takes them."""
     scores = np.where(masks, generator.random(masks.shape), -1.0)
-    sizes = getattr(distribution, "sizes", None)
-    if sizes is None:
-        return distribution.to_env(scores.argmax(axis=1))
-    choices = np.split(scores, np.cumsum(sizes)[:-1], axis=1)
-    return distribution.to_env(np.stack([choice.argmax(axis=1) for choice in choices], axis=1))
+    choices = np.split(scores, np.cumsum(choices_of(distribution))[:-1], axis=1)
+    chosen = np.stack([choice.argmax(axis=1) for choice in choices], axis=1)
+    return distribution.to_env(chosen.reshape(len(masks), *distribution.shape))
+
+
+def _indices(distribution: Any, actions: Any) -> NDArray[Any]:
+    """The indices that actions of the environment `[N, ...]` have, `[N, choices]`."""
+    if isinstance(distribution, Product):
+        parts = zip(distribution.places, distribution.parts, strict=True)
+        return np.concatenate([_indices(part, actions[place]) for place, part in parts], axis=1)
+    indices: NDArray[Any] = np.reshape(actions, (len(actions), -1)) - np.reshape(distribution.start, -1)
+    return indices

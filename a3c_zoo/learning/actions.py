@@ -10,21 +10,25 @@ allocate for every call: on small networks that costs more than the forward pass
 All distributions (`ActionDistribution`) offer the same, for B observations at a time:
 
     num_logits              K, how many numbers of noise a sample takes. The network gives as many logits for each
-                            observation (`[B, K]`); for a Gaussian it gives K means, and K logarithms of
-                            deviations follow them (`[B, 2K]`)
+                            observation; those of a Gaussian are means
+    num_deviations          D, how many logarithms of deviations follow them: logits are `[B, K + D]`. D is K for a
+                            Gaussian, and 0 for actions that are no numbers
     shape, dtype            of one action, as a rollout stores it
     noise                   fills `out` `[..., K]`, float32, with the noise that samples are made of, and returns it
     sample                  writes one action per row into `out` `[B, *shape]`, from noise `[B, K]`
     mode                    the most probable action per row, `[B, *shape]`
     log_prob_and_entropy    log π(a) and the entropy in nats, both `[B]`, for actions `[B, *shape]`
-    to_env                  the environment's actions `[B, *space.shape]`, in its dtype, for actions `[B, *shape]`
+    to_env                  the environment's actions `[B, *space.shape]`, in its dtype, for actions `[B, *shape]`;
+                            for a Dict or a Tuple space, a dictionary or a tuple of those of its parts
     has_masks               whether the environment gives action masks; then logits come from `masked_logits`
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import e, log, pi, prod
 from typing import Any, ClassVar
 
@@ -36,6 +40,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from a3c_zoo.errors import ConfigError, PluginError, UnsupportedSpaceError
+from a3c_zoo.learning.spaces import Part, inner_spaces
 
 #: log √(2π) and the entropy of N(0, 1) in nats.
 LOG_ROOT_2_PI = 0.5 * log(2 * pi)
@@ -59,6 +64,7 @@ class Categorical:
     num_logits: int
     start: int = 0
     has_masks: bool = field(default=False, compare=False)
+    num_deviations: ClassVar[int] = 0
     shape: ClassVar[tuple[int, ...]] = ()
     dtype: ClassVar[torch.dtype] = torch.int64
 
@@ -99,6 +105,7 @@ class MultiCategorical:
     space_shape: tuple[int, ...]
     space_dtype: str = "<i8"
     has_masks: bool = field(default=False, compare=False)
+    num_deviations: ClassVar[int] = 0
     dtype: ClassVar[torch.dtype] = torch.int64
     noise = staticmethod(Categorical.noise)
 
@@ -170,6 +177,7 @@ class Bernoulli:
     """Over the independent bits of a MultiBinary space; a logit is log(p / (1 − p)) for a 1."""
 
     has_masks: ClassVar[bool] = False
+    num_deviations: ClassVar[int] = 0
 
     space_shape: tuple[int, ...]
     space_dtype: str = "|i1"
@@ -244,6 +252,10 @@ class Gaussian:
         return len(self.low)
 
     @property
+    def num_deviations(self) -> int:
+        return len(self.low)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.low),)
 
@@ -280,6 +292,10 @@ class Gaussian:
 class UniformBox(Gaussian):
     """Uniform over a Box with finite bounds, for random actions; the logits have no influence."""
 
+    @property
+    def num_deviations(self) -> int:
+        return 0
+
     def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
         """Uniform in ±1."""
         return out.uniform_(-1, 1, generator=generator)
@@ -292,9 +308,173 @@ class UniformBox(Gaussian):
         return torch.zeros_like(logits)
 
 
-ActionDistribution = Categorical | MultiCategorical | Bernoulli | Gaussian
-"""A distribution over the actions of a Discrete, MultiDiscrete, MultiBinary or Box space. Its parameters are logits
-`[B, num_logits]`, float32, of a network; `shape` and `dtype` are those of one stored action."""
+@dataclass(frozen=True)
+class Product:
+    """Over the actions of a Dict or a Tuple space. Its parts are independent, and each has its own distribution.
+
+    So log π(a) and the entropy are sums over the parts, and the most probable action has the most probable one of each
+    part. A part may be a product, too.
+
+    A stored action has the numbers of all parts in a row, in float32. It holds each index exactly that is below 2²⁴.
+    The network gives the logits of all parts in a row, `[B, K]`; the logarithms of all deviations follow, `[B, D]`.
+
+    Attributes:
+        parts: the distributions of the parts. keys: of a Dict, in the order of the parts; None for a Tuple.
+    """
+
+    parts: tuple[ActionDistribution, ...]
+    keys: tuple[str | int, ...] | None = None
+    dtype: ClassVar[torch.dtype] = torch.float32
+
+    @cached_property
+    def num_logits(self) -> int:
+        return sum(part.num_logits for part in self.parts)
+
+    @cached_property
+    def num_deviations(self) -> int:
+        return sum(part.num_deviations for part in self.parts)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(prod(part.shape) for part in self.parts),)
+
+    @property
+    def has_masks(self) -> bool:
+        return any(part.has_masks for part in self.parts)
+
+    @property
+    def places(self) -> tuple[str | int, ...]:
+        """What leads to each part in an action of the environment: keys, or numbers from 0 on."""
+        if self.keys is None:
+            return tuple(range(len(self.parts)))
+        return self.keys
+
+    @cached_property
+    def _stored(self) -> list[slice]:
+        """Where the numbers of each part are in a stored action."""
+        return _in_a_row([prod(part.shape) for part in self.parts])
+
+    @cached_property
+    def _logits(self) -> list[slice]:
+        """Where the logits and the noise of each part are."""
+        return _in_a_row([part.num_logits for part in self.parts])
+
+    @cached_property
+    def _deviations(self) -> list[slice]:
+        """Where the logarithms of deviations of each part are, behind all logits."""
+        return _in_a_row([part.num_deviations for part in self.parts], self.num_logits)
+
+    def logits_of_parts(self, logits: Tensor) -> list[Tensor]:
+        """The logits of each part, `[B, K + D]` with its own K and D, from those of all."""
+        parts = []
+        for part, columns, deviations in zip(self.parts, self._logits, self._deviations, strict=True):
+            own = logits[..., columns]
+            if part.num_deviations:
+                own = torch.cat((own, logits[..., deviations]), dim=-1)
+            parts.append(own)
+        return parts
+
+    def noise(self, out: Tensor, generator: torch.Generator) -> Tensor:
+        """The noise of each part, in their order, as the part alone draws it."""
+        for part, columns in zip(self.parts, self._logits, strict=True):
+            out[..., columns] = part.noise(torch.empty(*out.shape[:-1], part.num_logits), generator)
+        return out
+
+    def sample(self, logits: Tensor, noise: Tensor, out: Tensor) -> None:
+        """A sample of each part."""
+        logits_of_parts = self.logits_of_parts(logits)
+        for part, own, columns, stored in zip(
+            self.parts, logits_of_parts, self._logits, self._stored, strict=True
+        ):
+            actions = torch.empty((len(out), *part.shape), dtype=part.dtype)
+            part.sample(own, noise[..., columns], actions)
+            out[:, stored] = actions.view(len(out), -1)
+
+    def mode(self, logits: Tensor) -> Tensor:
+        modes = [part.mode(own) for part, own in zip(self.parts, self.logits_of_parts(logits), strict=True)]
+        return torch.cat([mode.reshape(len(logits), -1).float() for mode in modes], dim=-1)
+
+    def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums over the parts, which are independent."""
+        log_prob = torch.zeros(())
+        entropy = torch.zeros(())
+        for part, own_logits, columns in zip(
+            self.parts, self.logits_of_parts(logits), self._stored, strict=True
+        ):
+            stored = actions[..., columns].reshape(*actions.shape[:-1], *part.shape)
+            if not part.dtype.is_floating_point:
+                stored = stored.to(part.dtype)
+            own_log_prob, own_entropy = part.log_prob_and_entropy(own_logits, stored)
+            log_prob = log_prob + own_log_prob
+            entropy = entropy + own_entropy
+        return log_prob, entropy
+
+    def to_env(self, actions: NDArray[Any]) -> Any:
+        """A dictionary or a tuple of the actions of the parts."""
+        given = []
+        for part, columns in zip(self.parts, self._stored, strict=True):
+            stored = actions[:, columns].reshape(len(actions), *part.shape)
+            if not part.dtype.is_floating_point:
+                stored = stored.astype(np.int64)
+            given.append(part.to_env(stored))
+        if self.keys is None:
+            return tuple(given)
+        return dict(zip(self.keys, given, strict=True))
+
+
+def _in_a_row(sizes: Sequence[int], first: int = 0) -> list[slice]:
+    """The places of things of these sizes that follow each other."""
+    ends = [*accumulate(sizes, initial=first)]
+    return [slice(*place) for place in pairwise(ends)]
+
+
+ActionDistribution = Categorical | MultiCategorical | Bernoulli | Gaussian | Product
+"""A distribution over the actions of a Discrete, MultiDiscrete, MultiBinary or Box space, or of a Dict or Tuple of
+these. Its parameters are logits `[B, num_logits]`, float32, of a network; `shape` and `dtype` are those of one stored
+action."""
+
+
+def leaves_of(
+    distribution: ActionDistribution, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], ActionDistribution]]:
+    """The distributions of the parts that are no products, with the keys and numbers that lead to them."""
+    if not isinstance(distribution, Product):
+        yield path, distribution
+        return
+    for place, part in zip(distribution.places, distribution.parts, strict=True):
+        yield from leaves_of(part, (*path, place))
+
+
+def choices_of(distribution: ActionDistribution) -> tuple[int, ...]:
+    """How many actions each choice has among the logits of a distribution that may have masks."""
+    sizes: list[int] = []
+    for _, leaf in leaves_of(distribution):
+        sizes += getattr(leaf, "sizes", (leaf.num_logits,))
+    return tuple(sizes)
+
+
+def correlated_columns(distribution: ActionDistribution) -> list[slice]:
+    """Which of the K numbers of noise are of Box actions."""
+    columns = []
+    first = 0
+    for _, leaf in leaves_of(distribution):
+        if isinstance(leaf, Gaussian):
+            columns.append(slice(first, first + leaf.num_logits))
+        first += leaf.num_logits
+    return columns
+
+
+def takes_masks(distribution: ActionDistribution) -> bool:
+    """Whether there can be action masks: all choices are among a finite number of actions."""
+    return all(isinstance(leaf, Categorical | MultiCategorical) for _, leaf in leaves_of(distribution))
+
+
+def within_masks(distribution: ActionDistribution) -> ActionDistribution:
+    """The same distribution, for logits of `masked_logits`; see `takes_masks`."""
+    if isinstance(distribution, Product):
+        return replace(distribution, parts=tuple(map(within_masks, distribution.parts)))
+    assert isinstance(distribution, Categorical | MultiCategorical)
+    return replace(distribution, has_masks=True)
 
 
 def _bound(given: Any) -> float:
@@ -302,6 +482,10 @@ def _bound(given: Any) -> float:
     if abs(given) < LARGEST_BOUND:
         return float(given)
     return float(np.copysign(np.inf, given))
+
+
+#: The action spaces that there are distributions for, in words.
+SUPPORTED = "Discrete, MultiDiscrete, MultiBinary, Box of floating point, and Dict and Tuple of these"
 
 
 def action_distribution(
@@ -315,39 +499,79 @@ def action_distribution(
         has_masks: whether the environment gives action masks.
 
     Raises:
-        UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary and Box of floating
-            point, and for one without numbers.
-        ConfigError: there are masks for other spaces than Discrete and MultiDiscrete; or a bound is infinite, or
-            `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite ones.
+        UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary, Box of floating point, and
+            Dict and Tuple of these; and for one without numbers, or with a part without numbers.
+        ConfigError: there are masks for spaces with others than Discrete and MultiDiscrete; or a bound is infinite,
+            or `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite ones.
     """
+    return _distribution(Part((), space), space, squash=squash, uniform=uniform, has_masks=has_masks)
+
+
+def _distribution(part: Part, whole: Space[Any], **options: bool) -> ActionDistribution:
+    """The distribution over a part of an action space; the options are those of `action_distribution`."""
+    space = part.space
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return _over_parts(part, whole, **options)
     if 0 in (space.shape or ()):
-        raise UnsupportedSpaceError(f"action space {space} holds no number: there is nothing to learn")
-    if has_masks and not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        raise UnsupportedSpaceError(f"{_subject(part, whole)} holds no number: there is nothing to learn")
+    if options["has_masks"] and not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         raise ConfigError(
-            "the environment gives action masks, which are supported for Discrete and MultiDiscrete actions, not for "
-            f"{space}. env.action_masks=false ignores them"
+            "the environment gives action masks, which are supported for Discrete and MultiDiscrete actions, and Dict "
+            f"and Tuple of these, not for {space}{_place(part, whole)}. env.action_masks=false ignores them"
         )
     match space:
         case spaces.Discrete():
-            return Categorical(int(space.n), int(space.start), has_masks)
+            return Categorical(int(space.n), int(space.start), options["has_masks"])
         case spaces.MultiDiscrete():
             sizes, start = (tuple(int(n) for n in array.reshape(-1)) for array in (space.nvec, space.start))
-            return MultiCategorical(sizes, start, tuple(space.shape), np.dtype(space.dtype).str, has_masks)
+            dtype = np.dtype(space.dtype).str
+            return MultiCategorical(sizes, start, tuple(space.shape), dtype, options["has_masks"])
         case spaces.MultiBinary():
             return Bernoulli(tuple(space.shape), np.dtype(space.dtype).str)
         case spaces.Box() if np.dtype(space.dtype).kind == "f":
-            low, high = (tuple(map(_bound, array.reshape(-1))) for array in (space.low, space.high))
-            if (squash or uniform) and not np.isfinite([low, high]).all():
-                if squash:
-                    need = "agent.squash_actions: true — needs finite"
-                else:
-                    need = "uniformly random actions need"
-                raise ConfigError(f"{need} bounds, below {LARGEST_BOUND:g}; the action space is {space}")
-            kind = UniformBox if uniform else Gaussian
-            return kind(low, high, tuple(space.shape), np.dtype(space.dtype).str, squash and not uniform)
-    raise UnsupportedSpaceError(
-        f"action space {space} is not supported; supported: Discrete, MultiDiscrete, MultiBinary, Box of floating point"
-    )
+            return _over_box(part, whole, options["squash"], options["uniform"])
+    raise UnsupportedSpaceError(f"{_subject(part, whole)} is not supported; supported: {SUPPORTED}")
+
+
+def _over_parts(part: Part, whole: Space[Any], **options: bool) -> Product:
+    inner = inner_spaces(part.space)
+    if not inner:
+        raise UnsupportedSpaceError(f"{_subject(part, whole)} has no parts: there is nothing to learn")
+    for key in inner:
+        if not isinstance(key, str | int):
+            raise UnsupportedSpaceError(f"{_subject(part, whole)} has the key {key!r}; supported: strings")
+    made = [_distribution(Part((*part.path, key), each), whole, **options) for key, each in inner.items()]
+    keys = tuple(inner) if isinstance(part.space, spaces.Dict) else None
+    return Product(tuple(made), keys)
+
+
+def _over_box(part: Part, whole: Space[Any], squash: bool, uniform: bool) -> Gaussian:
+    space: Any = part.space
+    low, high = (tuple(map(_bound, array.reshape(-1))) for array in (space.low, space.high))
+    if (squash or uniform) and not np.isfinite([low, high]).all():
+        if squash:
+            need = "agent.squash_actions: true — needs finite"
+        else:
+            need = "uniformly random actions need"
+        raise ConfigError(
+            f"{need} bounds, below {LARGEST_BOUND:g}; the action space is {space}{_place(part, whole)}"
+        )
+    kind = UniformBox if uniform else Gaussian
+    return kind(low, high, tuple(space.shape), np.dtype(space.dtype).str, squash and not uniform)
+
+
+def _subject(part: Part, whole: Space[Any]) -> str:
+    """An action space, or a part of it, as the subject of a message."""
+    if part.path:
+        return f"action space {whole}: its part '{part.name}', {type(part.space).__name__},"
+    return f"action space {whole}"
+
+
+def _place(part: Part, whole: Space[Any]) -> str:
+    """Where a part of an action space is, for messages; empty for a space of one part."""
+    if part.path:
+        return f" (part '{part.name}' of {whole})"
+    return ""
 
 
 #: The name of each distribution in a checkpoint.
@@ -366,6 +590,11 @@ MASKED_KINDS = ("Discrete", "MultiDiscrete")
 
 def distribution_state(distribution: ActionDistribution) -> list[Any]:
     """Returns the kind of a distribution and its fields as plain numbers, strings and lists."""
+    if isinstance(distribution, Product):
+        parts = [distribution_state(part) for part in distribution.parts]
+        if distribution.keys is None:
+            return ["Tuple", parts]
+        return ["Dict", parts, list(distribution.keys)]
     kind = next(name for name, each in KINDS.items() if each is type(distribution))
     values = [getattr(distribution, each.name) for each in fields(distribution)]
     if kind in MASKED_KINDS and not distribution.has_masks:
@@ -380,7 +609,15 @@ def _as_list(value: Any) -> Any:
 
 
 def distribution_from(state: list[Any]) -> ActionDistribution:
-    """Returns the distribution from its `distribution_state`."""
+    """Returns the distribution from its `distribution_state`. Raises errors of many kinds for what is none."""
     kind, *values = state
+    if kind in ("Dict", "Tuple"):
+        parts = tuple(distribution_from(part) for part in values[0])
+        if kind == "Tuple":
+            return Product(parts)
+        keys = tuple(values[1])
+        if len(set(keys)) != len(parts) or not all(isinstance(key, str | int) for key in keys):
+            raise ValueError("a Dict needs a key for each part")
+        return Product(parts, keys)
     distribution: ActionDistribution = KINDS[kind](*(tuple(v) if isinstance(v, list) else v for v in values))
     return distribution

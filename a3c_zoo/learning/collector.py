@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from a3c_zoo.learning.action_masks import ActionMasks
-from a3c_zoo.learning.actions import ActionDistribution, Gaussian, masked_logits
+from a3c_zoo.learning.actions import ActionDistribution, correlated_columns, masked_logits
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.networks import ActorCritic
@@ -57,7 +57,7 @@ class ActionNoise:
 
     Args:
         distribution: whose noise it is. rows: how many are drawn at once. num_envs: N. generator: draws them.
-        correlation: ρ; distributions other than `Gaussian` take none.
+        correlation: ρ, for Box actions and Box parts of actions; others take none.
     """
 
     def __init__(
@@ -70,10 +70,8 @@ class ActionNoise:
     ) -> None:
         self._distribution = distribution
         self._generator = generator
-        if isinstance(distribution, Gaussian):
-            self._correlation = correlation
-        else:
-            self._correlation = 0.0
+        self._columns = correlated_columns(distribution)
+        self._correlation = correlation if self._columns else 0.0
         self._noise = torch.zeros(rows, num_envs, distribution.num_logits)
         self._newest: Tensor | None = None
 
@@ -96,7 +94,8 @@ class ActionNoise:
         share = math.sqrt(1 - self._correlation**2)
         for row in self._noise:
             if before is not None:
-                row.mul_(share).add_(before, alpha=self._correlation)
+                for columns in self._columns:
+                    row[:, columns].mul_(share).add_(before[:, columns], alpha=self._correlation)
             before = row
 
     def state_dict(self) -> dict[str, Tensor]:

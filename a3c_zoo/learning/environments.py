@@ -24,6 +24,7 @@ from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, Z
 from a3c_zoo.learning import function_env
 from a3c_zoo.learning.arguments import check_arguments, registered_spec, unexpected_argument
 from a3c_zoo.learning.mujoco import check_version, drawing_cure, wrong_version
+from a3c_zoo.learning.observed_masks import with_observed_masks
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -64,6 +65,8 @@ def make_vector_env(
             f"the factory of environment '{entry.name}' must return a gymnasium.vector.VectorEnv of {num_envs} "
             f"environments, not {made}"
         )
+    if config.action_masks:
+        return with_observed_masks(env)
     return env
 
 

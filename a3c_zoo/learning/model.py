@@ -16,35 +16,36 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from pydantic import InstanceOf
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError, ObservationError, PluginError, RunDirectoryError, type_and_message
 from a3c_zoo.files import same_folder
-from a3c_zoo.learning.action_masks import gives_masks
+from a3c_zoo.learning.action_masks import gives_masks, in_a_row
 from a3c_zoo.learning.actions import (
     ActionDistribution,
-    Categorical,
-    Gaussian,
-    MultiCategorical,
-    UniformBox,
+    Product,
     action_distribution,
+    choices_of,
     distribution_from,
     distribution_state,
+    leaves_of,
     masked_logits,
+    takes_masks,
+    within_masks,
 )
 from a3c_zoo.learning.background import background_of
 from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.memory_check import SizeLimit
-from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations
+from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations, WithDeviationsOfParts
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
-from a3c_zoo.learning.spaces import ObservationSpec, as_batch, observation_spec
+from a3c_zoo.learning.spaces import ObservationSpec, as_batch, check_supported, observation_spec
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, building, load_factory
-from a3c_zoo.plugins.variants import class_names
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
 from a3c_zoo.store.saved_state import fitting
 
@@ -104,15 +105,17 @@ class Spaces:
     def _check_sizes(self) -> None:
         """Raises ValueError for sizes that no space has."""
         seen = self.observations
-        acts = vars(self.actions)
-        logits = self.actions.num_logits
+        leaves = [leaf for _, leaf in leaves_of(self.actions)]
+        logits = [leaf.num_logits for leaf in leaves]
         sizes = [
             seen.one_hot,
             *seen.shape,
             *(size for leaf in seen.leaves for size in (*leaf.shape, *leaf.sizes)),
         ]
-        sizes += [*acts.get("sizes", ()), *acts.get("space_shape", ()), logits]
-        if not all(type(size) is int and size >= 0 for size in sizes) or logits < 1:
+        for acts in map(vars, leaves):
+            sizes += [*acts.get("sizes", ()), *acts.get("space_shape", ())]
+        sizes += logits
+        if not all(type(size) is int and size >= 0 for size in sizes) or min(logits) < 1:
             raise ValueError("no space has such sizes")
 
 
@@ -127,11 +130,7 @@ def probe_spaces(
     with same_folder(), closed(make_vector_env(entry, config.env, 1, 0)) as env:
         action_space = env.single_action_space
         observation_space = env.single_observation_space
-        if class_names(action_space).isdisjoint(supported):
-            raise ConfigError(
-                f"agent '{config.agent_name}' acts in {', '.join(supported)} spaces; "
-                f"environment '{entry.name}' has {action_space}"
-            )
+        check_supported(action_space, supported, config.agent_name, entry.name)
         spec = observation_spec(observation_space)
         if network is not None and spec.kind not in network.inputs:
             raise ConfigError(
@@ -292,10 +291,11 @@ def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCr
         module = build(spaces.observations, num_logits, config.network)
     if not isinstance(module, ActorCritic):
         raise PluginError(f"{title}: the factory must return an ActorCritic, not a {type(module).__name__}")
-    is_gaussian = isinstance(spaces.actions, Gaussian) and not isinstance(spaces.actions, UniformBox)
-    if not is_gaussian:
+    num_deviations = spaces.actions.num_deviations
+    if not num_deviations:
         return module
-    return WithDeviations(module, num_logits, config.agent.first_deviation)
+    kind = WithDeviationsOfParts if isinstance(spaces.actions, Product) else WithDeviations
+    return kind(module, num_deviations, config.agent.first_deviation)
 
 
 def sketch(spaces: Spaces, entry: NetworkEntry, config: Config, saved: Any) -> ActorCritic:
@@ -345,8 +345,10 @@ class ModelPolicy:
         episode_start: NDArray[np.bool_] | None = None,
         deterministic: bool = False,
         action_masks: Any = None,
-    ) -> tuple[NDArray[Any], tuple[NDArray[Any], ...] | None]:
+    ) -> tuple[Any, tuple[NDArray[Any], ...] | None]:
         """Returns actions for observations `[N, ...]`, or one action for one observation, and the next state.
+
+        Actions are an array `[N, ...]`; in a Dict or a Tuple space, a dictionary or a tuple of arrays.
 
         Args:
             state: the state that the last call returned; None at first. With a recurrent core these are
@@ -355,7 +357,8 @@ class ModelPolicy:
             episode_start: which observations begin an episode, `[N]`; their states become 0.
             deterministic: take the most probable actions instead of sampling.
             action_masks: which actions are allowed, `[N, A]`, or `[A]` for one observation, bool or 0 and 1; as in
-                sb3-contrib. Needed if the environment gives masks.
+                sb3-contrib. In a Dict or a Tuple space they may be a dictionary or a tuple of those of the parts.
+                Needed if the environment gives masks.
 
         Raises:
             ObservationError: an observation, a state or a mask has the wrong shape, or masks are missing.
@@ -371,8 +374,7 @@ class ModelPolicy:
             logits, after = self.network.step(rows, core_state(start, state, episode_start))
             state = tuple(after.unsqueeze(1).numpy())
         if masks is not None:  # also if the policy was trained without
-            assert isinstance(distribution, Categorical | MultiCategorical)  # no others have masks
-            distribution = replace(distribution, has_masks=True)
+            distribution = within_masks(distribution)
             logits = masked_logits(distribution, logits, masks)
         if deterministic:
             actions = distribution.mode(logits)
@@ -383,7 +385,7 @@ class ModelPolicy:
         chosen = distribution.to_env(actions.numpy())
         # A single action is an array without axes, as SB3's is.
         if is_single:
-            chosen = chosen.squeeze(axis=0)
+            chosen = pytree.tree_map(lambda array: array.squeeze(axis=0), chosen)
         return chosen, state
 
 
@@ -400,17 +402,24 @@ def given_masks(distribution: ActionDistribution, action_masks: Any, count: int)
                 f"the policy acts within action masks: give action_masks, bools of shape [{count}, {size}]"
             )
         return None
-    if not isinstance(distribution, Categorical | MultiCategorical):
-        raise ObservationError("action_masks are for Discrete and MultiDiscrete actions")
-    if isinstance(action_masks, tuple):  # an array for each choice
-        action_masks = np.concatenate([np.asarray(mask) for mask in action_masks], axis=-1)
+    if not takes_masks(distribution):
+        raise ObservationError(
+            "action_masks are for Discrete and MultiDiscrete actions, and Dict and Tuple of these"
+        )
+    if isinstance(action_masks, tuple | Mapping):
+        try:
+            action_masks = in_a_row(distribution, action_masks)
+        except (TypeError, ValueError, LookupError) as error:
+            raise ObservationError(
+                f"action_masks do not fit the action space: {type_and_message(error)}"
+            ) from error
     masks = np.atleast_2d(np.asarray(action_masks))
     if masks.shape != (count, size) or masks.dtype.kind not in "biu":
         raise ObservationError(
             f"action_masks must be of bool and shape [{count}, {size}]; got {masks.dtype} {list(masks.shape)}"
         )
     allowed = torch.from_numpy(masks.astype(np.bool_))
-    sizes = list(getattr(distribution, "sizes", (size,)))
+    sizes = list(choices_of(distribution))
     if not all(part.any(dim=-1).all() for part in torch.split(allowed, sizes, dim=-1)):
         raise ObservationError("action_masks forbid every action")
     return allowed

@@ -235,6 +235,14 @@ class WithDeviations(ActorCritic):
         return torch.cat((means, self.log_std.float().expand_as(means)), dim=-1)
 
 
+class WithDeviationsOfParts(WithDeviations):
+    """The same where Box actions are some of several parts: D of the network's outputs `[B, K]` are means."""
+
+    def _complete(self, means: Tensor) -> Tensor:
+        deviations = self.log_std.float().expand(*means.shape[:-1], -1)
+        return torch.cat((means, deviations), dim=-1)
+
+
 def orthogonal(layer: Layer, gain: float) -> Layer:
     """Gives a layer orthogonal weights (Saxe et al. 2014, arXiv:1312.6120) and zero biases; returns it."""
     nn.init.orthogonal_(layer.weight, gain)

@@ -14,8 +14,10 @@ from a3c_zoo.learning.actions import (
     Categorical,
     Gaussian,
     MultiCategorical,
+    Product,
     UniformBox,
     action_distribution,
+    leaves_of,
 )
 from a3c_zoo.learning.model import ModelPolicy, Spaces
 from a3c_zoo.learning.spaces import Leaf, ObservationSpec, observation_spec
@@ -41,10 +43,10 @@ def check_spaces(there: Spaces, here: Spaces, env_name: str) -> None:
 def check_policy(policy: object, env: VectorEnv[Any, Any, Any], env_name: str) -> None:
     """The same for an environment that is made already. A policy of another library has no spaces to compare."""
     if isinstance(policy, ModelPolicy):
-        acts = policy.spaces.actions
+        acts = [leaf for _, leaf in leaves_of(policy.spaces.actions)]
         options = {
-            "squash": isinstance(acts, Gaussian) and acts.squash,
-            "uniform": isinstance(acts, UniformBox),
+            "squash": any(isinstance(leaf, Gaussian) and leaf.squash for leaf in acts),
+            "uniform": any(isinstance(leaf, UniformBox) for leaf in acts),
         }
         actions = action_distribution(env.single_action_space, **options)
         check_spaces(policy.spaces, Spaces(observation_spec(env.single_observation_space), actions), env_name)
@@ -54,8 +56,9 @@ def in_words(part: ObservationSpec | Leaf | ActionDistribution) -> str:
     """What an observation or an action is, in a few words."""
     match part:
         case ObservationSpec(leaves=(_, *_)):
-            named = (("/".join(map(str, leaf.path)), in_words(leaf)) for leaf in part.leaves)
-            return ", ".join(" ".join(filter(None, each)) for each in named)
+            return _in_parts([(leaf.path, in_words(leaf)) for leaf in part.leaves])
+        case Product():
+            return _in_parts([(path, in_words(leaf)) for path, leaf in leaves_of(part)])
         case ObservationSpec(one_hot=count) if count:
             return f"one of {count}"
         case ObservationSpec():
@@ -70,3 +73,9 @@ def in_words(part: ObservationSpec | Leaf | ActionDistribution) -> str:
             return f"bits {list(part.space_shape)}"
         case Gaussian():
             return f"vector {list(part.space_shape)} from {np.min(part.low):g} to {np.max(part.high):g}"
+
+
+def _in_parts(parts: list[tuple[tuple[str | int, ...], str]]) -> str:
+    """The path of each part, and what it is, in a few words."""
+    named = (("/".join(map(str, path)), words) for path, words in parts)
+    return ", ".join(" ".join(filter(None, each)) for each in named)

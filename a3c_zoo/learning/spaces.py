@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal, NamedTuple
@@ -13,7 +13,8 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from torch import Tensor
 
-from a3c_zoo.errors import ObservationError, UnsupportedSpaceError
+from a3c_zoo.errors import ConfigError, ObservationError, UnsupportedSpaceError
+from a3c_zoo.plugins.variants import class_names
 
 SUPPORTED = "Box (vectors and images), Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these"
 
@@ -202,16 +203,21 @@ class ObservationSpec:
 
 
 class Part(NamedTuple):
-    """One array within the observations. path: keys and numbers that lead to it; space: of one environment."""
+    """One array within observations or actions. path: keys and numbers that lead to it; space: of one environment."""
 
     path: tuple[str | int, ...]
     space: Space[Any]
 
     @property
+    def name(self) -> str:
+        """The keys and numbers in a row: `arm/0`."""
+        return "/".join(map(str, self.path))
+
+    @property
     def where(self) -> str:
         """Its place, for messages; empty for observations of one part."""
         if self.path:
-            return f" at '{'/'.join(map(str, self.path))}'"
+            return f" at '{self.name}'"
         return ""
 
     def of(self, observation: Any) -> Any:
@@ -226,15 +232,34 @@ class Part(NamedTuple):
 
 def parts_of(space: Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[Part]:
     """The parts of a space, those of Dict and Tuple spaces in their order."""
-    inner: Any = {}
-    if isinstance(space, spaces.Dict):
-        inner = space.spaces
-    elif isinstance(space, spaces.Tuple):
-        inner = dict(enumerate(space.spaces))
-    else:
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
         yield Part(path, space)
-    for key, part in inner.items():
+    for key, part in inner_spaces(space).items():
         yield from parts_of(part, (*path, key))
+
+
+def inner_spaces(space: Space[Any]) -> Mapping[Any, Space[Any]]:
+    """The spaces in a Dict by their keys, or in a Tuple by their numbers; those of a nested one are not taken apart."""
+    if isinstance(space, spaces.Dict):
+        return space.spaces
+    if isinstance(space, spaces.Tuple):
+        return dict(enumerate(space.spaces))
+    return {}
+
+
+def check_supported(
+    action_space: Space[Any], supported: Sequence[str], agent_name: str, env_name: str, where: str = ""
+) -> None:
+    """Raises ConfigError for an action space, or a part of one, that is not among the agent's `AgentEntry.spaces`."""
+    if class_names(action_space).isdisjoint(supported):
+        raise ConfigError(
+            f"agent '{agent_name}' acts in {', '.join(supported)} spaces; "
+            f"environment '{env_name}' has {action_space}{where}"
+        )
+    for part in parts_of(action_space):
+        if part.path:
+            where = f" as the part '{part.name}' of its actions"
+            check_supported(part.space, supported, agent_name, env_name, where)
 
 
 def row_of(observations: Any, n: int) -> Any:

@@ -41,7 +41,9 @@ COMMANDS = (
 )
 
 #: Class names of the action spaces that actor-critic agents support.
-SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
+SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box", "Dict", "Tuple")
+#: Those that stable-baselines3's support.
+SB3_SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 
 def _baseline(
@@ -50,7 +52,7 @@ def _baseline(
     description: str,
     module: str = "sb3",
     stacks: tuple[str, ...] = ("own", "zoo"),
-    spaces: tuple[str, ...] = SPACES,
+    spaces: tuple[str, ...] = SB3_SPACES,
 ) -> AgentEntry:
     return AgentEntry(
         name,
@@ -118,7 +120,12 @@ def zoo_agents() -> list[AgentEntry]:
         ),
         _agent("monte-carlo", "MonteCarloConfig", "textbook: whole episodes, no bootstrap", True, "a3c"),
         _baseline(
-            "random", "RandomConfig", "uniformly random actions; learns nothing", "random", stacks=("zoo",)
+            "random",
+            "RandomConfig",
+            "uniformly random actions; learns nothing",
+            "random",
+            stacks=("zoo",),
+            spaces=SPACES,
         ),
         _baseline("sb3-a2c", "SB3A2CConfig", "stable-baselines3's A2C"),
         _baseline("sb3-ppo", "SB3PPOConfig", "stable-baselines3's PPO"),

@@ -126,7 +126,8 @@ class AgentEntry:
             `a3c_zoo.config.AgentConfig`.
         kind: "agent" or "baseline".
         sections: the configuration sections that it reads.
-        spaces: class names of the action spaces that it supports.
+        spaces: class names of the action spaces that it supports. "Dict" and "Tuple" are those of parts that it
+            supports, too.
         stacks: the environments that it can train on (`env.stack`): "zoo" for the zoo's own, "own" for
             environments that the baseline's library makes from a Gymnasium id.
         one_process: it trains in the calling process; `run.workers` is always 1.

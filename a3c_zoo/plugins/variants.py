@@ -13,14 +13,14 @@ def variant_of(observation_space: Any, action_space: Any) -> str:
     """Returns the variant of one environment by its Gymnasium spaces, as the family `gym:` uses it.
 
     "image": frames of bytes. "mixed": smaller images, images of bools, or an image among several parts.
-    "continuous": actions are a Box. Else "".
+    "continuous": actions are a Box, or have one among their parts. Else "".
     """
     if sizes := [sorted(image.shape)[1] for image in _images(observation_space)]:
         is_alone = bool(observation_space.shape)
         if is_alone and observation_space.dtype == "uint8" and sizes[0] >= FRAME:
             return "image"
         return "mixed"
-    if "Box" in class_names(action_space):
+    if any("Box" in class_names(part) for part in _parts(action_space)):
         return "continuous"
     return ""
 
@@ -32,9 +32,14 @@ def class_names(space: Any) -> set[str]:
 
 def _images(space: Any) -> list[Any]:
     """The images among the parts of a space."""
-    if isinstance(parts := getattr(space, "spaces", None), Mapping):
-        parts = parts.values()
-    if parts is not None:
-        return [image for part in parts for image in _images(part)]
-    is_image = "Box" in class_names(space) and len(space.shape) == 3 and space.dtype in ("uint8", "bool")
-    return [space] if is_image else []
+    boxes = [part for part in _parts(space) if "Box" in class_names(part)]
+    return [box for box in boxes if len(box.shape) == 3 and box.dtype in ("uint8", "bool")]
+
+
+def _parts(space: Any) -> list[Any]:
+    """The spaces in a Dict or a Tuple, and in those within it; any other space is its only part."""
+    if isinstance(inner := getattr(space, "spaces", None), Mapping):
+        inner = inner.values()
+    if inner is None:
+        return [space]
+    return [part for each in inner for part in _parts(each)]

@@ -20,7 +20,15 @@ from torch import Tensor, nn
 
 from a3c_zoo.errors import DifferentOutputError, ZooError, printable, type_and_message
 from a3c_zoo.files import same_folder, write_out
-from a3c_zoo.learning.actions import Bernoulli, Categorical, Gaussian, masked_logits
+from a3c_zoo.learning.actions import (
+    ActionDistribution,
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Product,
+    choices_of,
+    masked_logits,
+)
 from a3c_zoo.learning.model import ModelPolicy, core_state, one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.spaces import Leaf, ObservationSpec, as_batch
@@ -73,27 +81,52 @@ class Acting(nn.Module):
             logits, *after = self.network.step(rows, *state)
         else:
             logits, *after = (self.network.policy(rows),)
-        actions = self.actions
-        logits = masked_logits(actions, logits, masks)
-        mode = self.actions.mode(logits)
-        if isinstance(actions, Gaussian):
-            middle, half, low, high = map(torch.from_numpy, actions.bounds)
-            mean, std = mode, logits.chunk(2, dim=-1)[1].exp()
-            mode = (middle + half * (mean.tanh() if actions.squash else mean)).clamp(low, high)
-            if not actions.squash:
-                mean, std = middle + half * mean, half * std
-            values = {"mean": mean.float(), "std": std.float()}
-        elif isinstance(actions, Bernoulli):
-            values = {"probabilities": logits.sigmoid()}
-        else:
-            choices = torch.split(logits, getattr(actions, "sizes", actions.num_logits), dim=-1)
-            values = {"probabilities": torch.cat([choice.softmax(dim=-1) for choice in choices], dim=-1)}
-            mode = mode + torch.tensor(actions.start)
-        if not isinstance(actions, Categorical):
-            mode = mode.reshape(-1, *actions.space_shape).to(
-                torch.from_numpy(np.empty(0, actions.space_dtype)).dtype
-            )
-        return {"action": mode, **values, **({"next_state": after[0]} if after else {})}
+        acted = outputs_of(self.actions, masked_logits(self.actions, logits, masks))
+        return {**acted, **({"next_state": after[0]} if after else {})}
+
+
+def outputs_of(actions: ActionDistribution, logits: Tensor, path: str = "") -> dict[str, Tensor]:
+    """The outputs for logits: the most probable action, and the parameters of the distribution.
+
+    Args:
+        path: follows each name; of a part, `/` and the keys and numbers that lead to it.
+    """
+    if isinstance(actions, Product):
+        outputs: dict[str, Tensor] = {}
+        for place, part, own in zip(
+            actions.places, actions.parts, actions.logits_of_parts(logits), strict=True
+        ):
+            outputs |= outputs_of(part, own, f"{path}/{place}")
+        return outputs
+    mode = actions.mode(logits)
+    if isinstance(actions, Gaussian):
+        middle, half, low, high = map(torch.from_numpy, actions.bounds)
+        mean, std = mode, logits.chunk(2, dim=-1)[1].exp()
+        mode = (middle + half * (mean.tanh() if actions.squash else mean)).clamp(low, high)
+        if not actions.squash:
+            mean, std = middle + half * mean, half * std
+        values = {"mean": mean.float(), "std": std.float()}
+    elif isinstance(actions, Bernoulli):
+        values = {"probabilities": logits.sigmoid()}
+    else:
+        choices = torch.split(logits, list(choices_of(actions)), dim=-1)
+        values = {"probabilities": torch.cat([choice.softmax(dim=-1) for choice in choices], dim=-1)}
+        mode = mode + torch.tensor(actions.start)
+    if not isinstance(actions, Categorical):
+        mode = mode.reshape(-1, *actions.space_shape).to(
+            torch.from_numpy(np.empty(0, actions.space_dtype)).dtype
+        )
+    return {f"{name}{path}": output for name, output in {"action": mode, **values}.items()}
+
+
+def by_name(actions: ActionDistribution, given: Any, path: str = "") -> dict[str, NDArray[Any]]:
+    """Actions of the environment as the file's outputs: one array for each part, such as `action/steer`."""
+    if not isinstance(actions, Product):
+        return {f"action{path}": given}
+    named: dict[str, NDArray[Any]] = {}
+    for place, part in zip(actions.places, actions.parts, strict=True):
+        named |= by_name(part, given[place], f"{path}/{place}")
+    return named
 
 
 def numbers(leaf: Leaf, part: Tensor) -> Tensor:
@@ -152,7 +185,8 @@ class ComparedPolicy:
             inputs.append(torch.from_numpy(action_masks))
             feed["action_mask"] = action_masks
         wanted = {name: output.numpy() for name, output in self._acting.outputs(*inputs).items()}
-        wanted["action"] = self._policy.predict(*arguments, deterministic=True, **masks)[0]
+        greedy = self._policy.predict(*arguments, deterministic=True, **masks)[0]
+        wanted |= by_name(self._policy.spaces.actions, greedy)
         for (name, array), outputs in zip(wanted.items(), self.program.run(list(wanted), feed), strict=True):
             self._compare(name, array, outputs)
         self.observations += NUM_ENVS

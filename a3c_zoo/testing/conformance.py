@@ -31,7 +31,7 @@ from a3c_zoo.plugins.entries import (
     load_object,
 )
 from a3c_zoo.testing.findings import Findings
-from a3c_zoo.testing.tested_environment import Subject, Trajectory, equal_rows, shown
+from a3c_zoo.testing.tested_environment import Subject, Trajectory, equal_rows, one_by_one, shown
 
 CURE_AUTORESET = "do what metadata['autoreset_mode'] says after the end of an episode"
 #: So many ends of one copy are judged by themselves: a start that is rarely another one does not follow all
@@ -147,10 +147,13 @@ def _load(findings: Findings, field: str, path: str) -> Any:
 
 
 def random_actions(subject: Subject, steps: int, seed: int) -> NDArray[Any]:
-    """Random actions `[T, N, ...]` for the environment that was made last."""
+    """Random actions `[T, N, ...]` for the environment that was made last.
+
+    Of a Dict or a Tuple space they are dictionaries or tuples, `[T, N]`.
+    """
     space: Any = subject.env.action_space
     space.seed(seed)
-    return np.stack([space.sample() for _ in range(steps)])
+    return np.stack([one_by_one(space, space.sample()) for _ in range(steps)])
 
 
 def _check_spaces(subject: Subject) -> None:

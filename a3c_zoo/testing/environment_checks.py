@@ -24,6 +24,7 @@ from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import naming_misfits
 from a3c_zoo.learning.environments import closed, make_vector_env, missing_package
 from a3c_zoo.learning.model import probe_spaces
+from a3c_zoo.learning.space_check import in_words
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.plugins.registry import Registry
@@ -80,7 +81,10 @@ def examine_environment(
         with findings.during(
             "fit", f"correct it, or name a network that fits in the set '{setup.agent.name}.yml'"
         ):
-            probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
+            spaces = probe_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces)
+            seen = in_words(spaces.observations)
+            acted = in_words(spaces.actions)
+            findings.ok("spaces", f"observations: {seen}; actions: {acted}")
         if not has_ended:
             message = (
                 f"no episode ended within {options.steps} steps of random actions, so no end was checked"

@@ -15,6 +15,10 @@ ACTIONS: dict[str, spaces.Space[Any]] = {
     "MultiDiscrete": spaces.MultiDiscrete([2, 3]),
     "MultiBinary": spaces.MultiBinary(3),
     "Box": spaces.Box(-1.0, 1.0, (2,)),
+    "Dict": spaces.Dict({"choice": spaces.Discrete(3), "size": spaces.Box(-1.0, 1.0, (2,))}),
+    "Tuple": spaces.Tuple(
+        (spaces.Discrete(3), spaces.MultiBinary(2), spaces.Dict({"size": spaces.Box(0.0, 1.0, (1,))}))
+    ),
 }
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig
@@ -49,7 +51,8 @@ class Trajectory:
             they include the first observations of the episodes that were reset.
         steps: `[T, N]`, `STEP`. A termination that `episode_over` denies (a lost life) did not end its
             episode.
-        actions: as they were taken, within action masks, `[T, N, ...]`.
+        actions: as they were taken, within action masks, `[T, N, ...]`; dictionaries or tuples `[T, N]` in a Dict or a
+            Tuple space.
         finals: (t, n) → final observation of the episode that ended with this step, for SAME_STEP and
             DISABLED.
     """
@@ -93,6 +96,17 @@ def _rows_that_differ(these: NDArray[Any], those: NDArray[Any]) -> NDArray[np.bo
     """Which rows of two arrays differ; NaN equals NaN."""
     differ = (these != those) & ~((these != these) & (those != those))
     rows: NDArray[np.bool_] = differ.reshape(len(differ), -1).any(axis=1)
+    return rows
+
+
+def one_by_one(space: Space[Any], actions: Any) -> NDArray[Any]:
+    """Actions of a vector environment's space, `[N, ...]`; of a Dict or a Tuple space, dictionaries or tuples `[N]`."""
+    if isinstance(actions, np.ndarray):
+        return actions
+    single = [deepcopy(action) for action in iterate(space, actions)]
+    rows = np.empty(len(single), object)
+    for n, action in enumerate(single):
+        rows[n] = action
     return rows
 
 
@@ -245,13 +259,17 @@ class Subject:
         for t in range(len(actions)):
             if t % SIGN_EVERY == 0:
                 self.findings.give_sign()  # 120 s are little for some simulators
+            given = self._as_given(actions[t])
             if self.masks is not None:
-                trajectory.actions[t] = self.masks.within(actions[t])
-            given = trajectory.actions[t].copy()
+                given = self.masks.within(given)
+                trajectory.actions[t] = one_by_one(self.env.action_space, given)
+            before_step = deepcopy(given)
             rows, now = self._step(t, given, trajectory)
-            unchanged = np.array_equal(given, trajectory.actions[t])
             self.expect(
-                unchanged, "actions", "step() changes the array of actions", "copy it first: actions.copy()"
+                data_equivalence(given, before_step, exact=True),
+                "actions",
+                "step() changes the array of actions",
+                "copy it first: actions.copy()",
             )
             if 0 < t < WATCHED_STEPS:
                 self._check_reuse(before, now)
@@ -268,7 +286,15 @@ class Subject:
             )
             self.warn("buffers", message, "return a copy: observations.copy()")
 
-    def _step(self, t: int, actions: NDArray[Any], trajectory: Trajectory) -> tuple[Rows, Any]:
+    def _as_given(self, actions: NDArray[Any]) -> Any:
+        """Copies of actions `[N, ...]`, as the vector environment takes them; see `one_by_one`."""
+        space = self.env.single_action_space
+        if actions.dtype != object:
+            return actions.copy()
+        batch: Any = create_empty_array(space, self.num_envs)
+        return concatenate(space, list(actions), batch)
+
+    def _step(self, t: int, actions: Any, trajectory: Trajectory) -> tuple[Rows, Any]:
         """Takes one step; returns what is acted on next, and the observations as `step` returned them."""
         what = f"step {t}"
         result = self.call(f"step() (step {t})", lambda: self.env.step(actions))

@@ -21,7 +21,7 @@ def zoo_agents() -> list[AgentEntry]:
         run="a3c_zoo_ppo.agent:run",
         load="a3c_zoo.agents:load",
         config="a3c_zoo_ppo:PPOConfig",
-        spaces=("Discrete", "MultiDiscrete", "MultiBinary", "Box"),
+        spaces=("Discrete", "MultiDiscrete", "MultiBinary", "Box", "Dict", "Tuple"),
         description="PPO: several passes over each rollout, with a clipped ratio",
         revision=1,
     )

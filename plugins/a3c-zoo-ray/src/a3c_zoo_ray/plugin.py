@@ -12,7 +12,7 @@ def zoo_agents() -> list[AgentEntry]:
         run="a3c_zoo_ray.agent:run",
         load="a3c_zoo.agents:load",
         config="a3c_zoo_ray.config:A3CRayConfig",
-        spaces=("Discrete", "MultiDiscrete", "MultiBinary", "Box"),
+        spaces=("Discrete", "MultiDiscrete", "MultiBinary", "Box", "Dict", "Tuple"),
         description="a3c on several nodes of a Ray cluster, which exchange parameters through servers",
         revision=1,
     )
