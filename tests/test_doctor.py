@@ -236,7 +236,7 @@ def test_an_extra_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_extra_is_examined() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert list(EXTRAS) == [name for name in project["optional-dependencies"] if name not in ("dev", "docs")]
+    assert list(EXTRAS) == [name for name in project["optional-dependencies"] if name != "all"]
 
 
 def test_games_without_a_rom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from a3c_zoo.version import __version__
+from tests import versions
 from tests.shared import made_once
 from tests.wheels import ROOT, TRAINED, build_wheel, plugin_source, run, zoo_dist
 
@@ -94,6 +95,8 @@ def test_an_index_would_take_both(dist: Path) -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
+    """`make versions` writes it."""
+    assert [path.name for path, text in versions.texts() if path.read_text() != text] == []
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert citation["version"] == __version__
@@ -135,15 +138,39 @@ def test_a_real_install_works(wheel: Path, tmp_path: Path) -> None:
 def test_constraints_pin_every_requirement() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {line.partition("==")[0] for line in lines if not line.startswith("#")}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    required = [*project["dependencies"], *(each for extra in extras.values() for each in extra)]
-    names = {requirement.partition(">")[0].strip().lower() for requirement in required}
-    # The tests need every extra; those of Ray have an environment of their own (`make test-ray`).
-    own = {f"a3c-zoo[{','.join(name for name in extras if name not in ('dev', 'ray'))}]", "a3c-zoo-ray"}
-    assert own <= names <= pinned | own
+    file = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = file["project"]
+    groups = [each for group in file["dependency-groups"].values() for each in group if isinstance(each, str)]
+    extras = [each for extra in project["optional-dependencies"].values() for each in extra]
+    names = {Requirement(each).name.lower() for each in [*project["dependencies"], *extras, *groups]}
+    assert names <= pinned | {"a3c-zoo", "a3c-zoo-ray"}
     assert all(line.startswith("#") or "==" in line for line in lines)
     assert not any("+" in line or "@" in line or "/" in line for line in lines)
+
+
+def test_the_extra_all_has_every_extra_but_ray() -> None:
+    """Those of Ray have an environment of their own. box2d must be compiled on machines without its wheel."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    parts = list(map(Requirement, extras["all"]))
+    assert {each.name for each in parts} == {"a3c-zoo"}
+    there: dict[str, set[str]] = {
+        machine: {
+            extra
+            for each in parts
+            if each.marker is None or each.marker.evaluate({"platform_machine": machine})
+            for extra in each.extras
+        }
+        for machine in ("x86_64", "AMD64", "arm64", "aarch64")
+    }
+    others = extras.keys() - {"all", "ray"}
+    assert there["x86_64"] == there["AMD64"] == others
+    assert there["arm64"] == there["aarch64"] == others - {"box2d"}
+
+
+def test_contributors_get_every_group() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert {each["include-group"] for each in groups["dev"]} == groups.keys() - {"dev"}
+    assert "--editable '.[all]' --group dev" in (ROOT / "Makefile").read_text()
 
 
 def test_the_extra_ray_brings_the_plugin_and_ray() -> None:
