@@ -5,6 +5,9 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 ifeq ($(VERSION),)
 $(error PYTHON=$(PYTHON) does not run; name another, as in `make test PYTHON=/usr/bin/python3.13`)
 endif
+ifeq ($(filter $(VERSION),3.11 3.12 3.13 3.14),)
+$(error a3c-zoo needs Python 3.11 to 3.14, and $(PYTHON) is $(VERSION); name another, as in `make test PYTHON=python3.13`)
+endif
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Type checkers read paths, and do not see the finder with which setuptools installs in editable mode.

@@ -1,8 +1,9 @@
 """The whole installation from wheels, on a machine without network, git and compilers: `make dist-test`.
 
-The machine is a Debian in a folder, with Python and nothing else, whose processes see no network. Its user is not root.
-To make it takes root and mmdebstrap, and a Debian with this version of Python. Where one of them is missing, a new
-virtual environment takes its place, with an empty PATH, and without a network where `unshare` may take it away.
+The machine is a Debian in a folder, with Python, the C++ library and nothing else. Its processes see no network, and
+its user is not root. To make it takes root and mmdebstrap, and a Debian with this version of Python. Where one of them
+is missing, a new virtual environment takes its place, with an empty PATH, and without a network where `unshare` may
+take it away.
 """
 
 from __future__ import annotations
@@ -37,8 +38,14 @@ set -e
 mount -t proc proc "$ROOT/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$ROOT/dev/shm"
 for each in null zero urandom; do mount --bind /dev/$each "$ROOT/dev/$each"; done
-exec chroot --userspec=$USER_ID:$USER_ID "$ROOT" /usr/bin/env -i PATH=/home/user/venv/bin HOME=/home/user LANG=C.UTF-8 \
-    /usr/bin/python3 -c 'import os, sys; os.chdir(sys.argv[1]); os.execvp(sys.argv[2], sys.argv[2:])' "$@"
+exec chroot --userspec=$USER_ID:$USER_ID "$ROOT" /usr/bin/python3 -c "$ENTER" "$@"
+"""
+#: Goes to a folder and becomes a command of a user whose environment has nothing else.
+ENTER: Final = """
+import os, sys
+home, *command = sys.argv[1:]
+os.chdir(home)
+os.execvpe(command[0], command, {"PATH": f"{home}/venv/bin", "HOME": home, "LANG": "C.UTF-8", "COLUMNS": "100"})
 """
 
 
@@ -79,7 +86,7 @@ class Machine:
 def debian(folder: Path) -> Machine:
     """A Debian in a folder, with Python."""
     suite = SUITES[sys.version_info[:2]]
-    packages = "--include=python3,python3-venv,ca-certificates"
+    packages = "--include=python3,python3-venv,libstdc++6"
     sources = [SOURCES] if SOURCES.is_file() else []
     run("mmdebstrap", "--quiet", "--variant=extract", packages, suite, folder, *sources, timeout=1200)
     for name in ("proc", "dev/shm", "etc", "tmp", "home/user"):
@@ -92,20 +99,18 @@ def debian(folder: Path) -> Machine:
     for name in ("git", "gcc", "cc", "make"):
         assert not any((folder / "usr/bin").glob(name))
     unshare = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child")
-    variables = {"ROOT": str(folder), "USER_ID": str(USER), "PATH": os.environ["PATH"]}
+    variables = {"ROOT": str(folder), "USER_ID": str(USER), "ENTER": ENTER, "PATH": os.environ["PATH"]}
     kind = f"Debian {suite} in a folder, without network"
     return Machine(kind, folder / "home/user", "/home/user", (*unshare, "sh", "-c", MOUNTS, "sh"), variables)
 
 
 def clean_place(folder: Path) -> Machine:
     """A folder of this machine, with an empty PATH."""
-    program = "import os, sys; os.chdir(sys.argv[1]); os.execvp(sys.argv[2], sys.argv[2:])"
-    python = os.path.realpath(sys.executable)
     without = ("unshare", "--map-root-user", "--net")
     has_network = subprocess.run([*without, "true"], capture_output=True, check=False).returncode != 0
     kind = f"a virtual environment with an empty PATH, {'with' if has_network else 'without'} network"
-    prefix = (*(() if has_network else without), "env", f"PATH={folder}/venv/bin", python, "-c", program)
-    return Machine(kind, folder, str(folder), prefix, {"PATH": os.environ["PATH"], "HOME": str(folder)})
+    prefix = (*(() if has_network else without), os.path.realpath(sys.executable), "-c", ENTER)
+    return Machine(kind, folder, str(folder), prefix, {"PATH": os.environ["PATH"]})
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +140,7 @@ def machine(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         python = os.path.realpath(sys.executable)
     print(f"the machine: {made.kind}")
     shutil.copytree(wheels, made.home / "wheels")
+    (made.home / "wheels").chmod(0o755)
     made.type(f"{python} -m venv venv")
     made.type(f"pip install --no-index --find-links wheels {' '.join(WANTED)}", limit_s=1200)
     yield made
@@ -191,7 +197,7 @@ def test_doctor_finds_no_problem(machine: Machine) -> None:
 
 def test_trained_agents_are_a_line_away(machine: Machine) -> None:
     """The line that `play pong` shows is typed: the folder of wheels stands for the index."""
-    without = machine.attempt("a3c-zoo play pong --terminal")
+    without = machine.attempt("a3c-zoo play pong --video pong.gif")
     assert without.returncode == 2
     assert without.stderr.strip().endswith("pip install a3c-zoo-trained"), without.stderr
     machine.type("pip install --no-index --find-links wheels a3c-zoo-trained")

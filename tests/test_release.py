@@ -1,4 +1,4 @@
-"""What reaches users beside the wheels: the release, the image, the devcontainer, Binder and the recipe of conda-forge."""
+"""What reaches users beside the wheels: the release, the image, the devcontainer, Binder, conda-forge's recipe."""
 
 from __future__ import annotations
 
@@ -144,8 +144,9 @@ def test_conda_forge_gets_the_same_requirements() -> None:
     for each in map(Requirement, PROJECT["dependencies"]):
         expected[CONDA.get(each.name, each.name)] = each.specifier
     assert {name: SpecifierSet(rest) for name, _, rest in (line.partition(" ") for line in others)} == expected
-    assert f"setuptools {FILE['build-system']['requires'][0].removeprefix('setuptools')}" in (
-        recipe["requirements"]["host"]
+    assert (
+        f"setuptools {FILE['build-system']['requires'][0].removeprefix('setuptools')}"
+        in (recipe["requirements"]["host"])
     )
     assert recipe["build"]["python"]["entry_points"] == [f"{name} = {to}" for name, to in PROJECT["scripts"].items()]
     assert (recipe["about"]["summary"], recipe["about"]["license"]) == (PROJECT["description"], PROJECT["license"])

@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from a3c_zoo.cli.new_plugin import tested_versions
+from a3c_zoo.cli.new_plugin import fitting_versions
 from a3c_zoo.version import __version__
 from tests.wheels import PLUGINS, ROOT
 
 
 def texts() -> Iterator[tuple[Path, str]]:
     """The files that have the version, each with the text that it should have."""
-    fitting = tested_versions(__version__)
+    fitting = fitting_versions(__version__)
     yield _with(ROOT / "CITATION.cff", (r"^version: .+$", f"version: {__version__}"))
     yield _with(ROOT / "pyproject.toml", (r'"a3c-zoo-ray[^"]+"', f'"a3c-zoo-ray{fitting}"'))
     yield _with(ROOT / "release/recipe.yaml", (r'^  version: ".+"$', f'  version: "{__version__}"'))
