@@ -22,7 +22,8 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield _with(ROOT / "CITATION.cff", (r"^version: .+$", f"version: {__version__}"))
     yield _with(ROOT / "pyproject.toml", (r'"a3c-zoo-ray[^"]+"', f'"a3c-zoo-ray{fitting}"'))
     yield _with(ROOT / "release/recipe.yaml", (r'^  version: ".+"$', f'  version: "{__version__}"'))
-    for path in sorted(PLUGINS.glob("*/pyproject.toml")):
+    page = ROOT / "docs/how-to/write-an-environment.md"  # it shows the file of a plugin
+    for path in [page, *sorted(PLUGINS.glob("*/pyproject.toml"))]:
         own = (r'^version = ".+"$', f'version = "{__version__}"')
         core = (r'"a3c-zoo[<>=][^"]*"', f'"a3c-zoo{fitting}"')
         yield _with(path, own, core)
