@@ -199,6 +199,6 @@ def test_patterns_of_a_release_take_one_distribution_each(tmp_path: Path) -> Non
 def test_workflows_type_what_make_has(name: str) -> None:
     targets = set(re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text().replace("$(BIN)", ".venv/bin"), re.M))
     steps = [step for job in workflow(name)["jobs"].values() for step in job["steps"]]
-    typed = [found[1] for step in steps if (found := re.search(r"\bmake ([\w./-]+)", step.get("run", "")))]
+    typed = [found[1] for step in steps if (found := re.match(r"make ([\w./-]+)", step.get("run", "")))]
     assert set(typed) <= targets
     assert typed
