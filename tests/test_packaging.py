@@ -155,13 +155,13 @@ def test_constraints_pin_every_requirement() -> None:
     groups = [each for group in file["dependency-groups"].values() for each in group if isinstance(each, str)]
     extras = [each for extra in project["optional-dependencies"].values() for each in extra]
     names = {Requirement(each).name.lower() for each in [*project["dependencies"], *extras, *groups]}
-    assert names <= pinned | {"a3c-zoo", "a3c-zoo-ray"}
+    assert names <= pinned | {"a3c-zoo", "a3c-zoo-ray", "a3c-zoo-trained"}
     assert all(line.startswith("#") or "==" in line for line in lines)
     assert not any("+" in line or "@" in line or "/" in line for line in lines)
 
 
-def test_the_extra_all_has_every_extra_but_ray() -> None:
-    """Those of Ray have an environment of their own. box2d must be compiled on machines without its wheel."""
+def test_the_extra_all_has_every_extra_but_those_of_plugins() -> None:
+    """An index need not have what is in plugins/. box2d must be compiled on machines without its wheel."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     parts = list(map(Requirement, extras["all"]))
     assert {each.name for each in parts} == {"a3c-zoo"}
@@ -174,7 +174,7 @@ def test_the_extra_all_has_every_extra_but_ray() -> None:
         }
         for machine in ("x86_64", "AMD64", "arm64", "aarch64")
     }
-    others = extras.keys() - {"all", "ray"}
+    others = extras.keys() - {"all", "ray", "trained"}
     assert there["x86_64"] == there["AMD64"] == others
     assert there["arm64"] == there["aarch64"] == others - {"box2d"}
 

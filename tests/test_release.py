@@ -159,7 +159,9 @@ def test_uv_takes_the_small_torch_and_installs_no_tools() -> None:
     assert uv["sources"]["torch"] == {"index": index["name"]}
     assert (index["url"], index["explicit"]) == (CPU_INDEX, True)
     assert uv["default-groups"] == []
-    assert (ROOT / uv["sources"]["a3c-zoo-ray"]["path"] / "pyproject.toml").is_file()
+    for name in ("a3c-zoo-ray", "a3c-zoo-trained"):
+        assert uv["sources"][name] == {"path": f"plugins/{name}"}
+        assert (PLUGINS / name / "pyproject.toml").is_file()
 
 
 def test_a_release_publishes_every_distribution_after_its_tests() -> None:

@@ -20,7 +20,8 @@ def texts() -> Iterator[tuple[Path, str]]:
     """The files that have the version, each with the text that it should have."""
     fitting = fitting_versions(__version__)
     yield _with(ROOT / "CITATION.cff", (r"^version: .+$", f"version: {__version__}"))
-    yield _with(ROOT / "pyproject.toml", (r'"a3c-zoo-ray[^"]+"', f'"a3c-zoo-ray{fitting}"'))
+    extras = [(rf'"a3c-zoo-{name}[^"]+"', f'"a3c-zoo-{name}{fitting}"') for name in ("ray", "trained")]
+    yield _with(ROOT / "pyproject.toml", *extras)
     yield _with(ROOT / "release/recipe.yaml", (r'^  version: ".+"$', f'  version: "{__version__}"'))
     page = ROOT / "docs/how-to/write-an-environment.md"  # it shows the file of a plugin
     for path in [page, *sorted(PLUGINS.glob("*/pyproject.toml"))]:

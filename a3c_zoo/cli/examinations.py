@@ -33,7 +33,7 @@ from a3c_zoo.system import largest_file, most_open_files
 from a3c_zoo.version import __version__
 
 #: What users can install in addition; docs/installation.md says what each extra is for.
-EXTRAS: Final = ("play", "sb3-contrib", "box2d", "mujoco", "onnx", "hub", "ray", "tune")
+EXTRAS: Final = ("play", "sb3-contrib", "box2d", "mujoco", "onnx", "hub", "ray", "tune", "trained")
 #: The end of the fault of a package that is missing.
 NOT_INSTALLED: Final = "is not installed"
 #: Free bytes: below the first number small runs fail, below the second one large runs may.
