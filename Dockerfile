@@ -10,7 +10,8 @@ FROM python:3.13-slim
 
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    PYTHONUNBUFFERED=1
+    PYTHONUNBUFFERED=1 \
+    MPLCONFIGDIR=/tmp/matplotlib
 
 RUN useradd --create-home --uid 1000 zoo \
     && mkdir /work \

@@ -244,7 +244,7 @@ def test_cuda_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU build says nothing of it. CUDA's libraries matter where the disk is nearly full."""
 
     def free(amount: int) -> None:
-        monkeypatch.setattr(examinations.shutil, "disk_usage", lambda path: SimpleNamespace(free=amount))
+        monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=amount))
 
     free(0)
     assert examinations._without_cuda("torch/__init__.py", None).status == "ok"

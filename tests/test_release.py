@@ -30,8 +30,8 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CONDA = {"matplotlib": "matplotlib-base", "opencv-python-headless": "py-opencv", "torch": "pytorch"}
 
 
-def workflow(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows" / name).read_text())
+def workflow(name: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = yaml.safe_load((ROOT / ".github/workflows" / name).read_text())
     return found
 
 
