@@ -187,7 +187,7 @@ def test_cartpole_is_solved(machine: Machine) -> None:
     ],
 )
 def test_the_first_commands(line: str, machine: Machine) -> None:
-    machine.type(line)
+    machine.type(line, limit_s=1800)
 
 
 def test_doctor_finds_no_problem(machine: Machine) -> None:
