@@ -5,6 +5,9 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 ifeq ($(VERSION),)
 $(error PYTHON=$(PYTHON) does not run; name another, as in `make test PYTHON=/usr/bin/python3.13`)
 endif
+ifeq ($(filter $(VERSION),3.11 3.12 3.13 3.14),)
+$(error a3c-zoo needs Python 3.11 to 3.14, and $(PYTHON) is $(VERSION); name another, as in `make test PYTHON=python3.13`)
+endif
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Type checkers read paths, and do not see the finder with which setuptools installs in editable mode.
@@ -12,7 +15,7 @@ SHOW_SOURCES = printf '%s\n' "$(CURDIR)" "$(CURDIR)/envs" "$(CURDIR)/hyperparams
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint lint-systems mutants trained format hooks dist clean
+.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint lint-systems mutants trained format hooks dist dist-test versions clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
@@ -97,10 +100,19 @@ format: .venv/.installed-dev ## format the code and sort its imports
 hooks: .venv/.installed-dev ## run the tools of lint before each commit
 	@$(BIN)/pre-commit install
 
-dist: .venv/.installed-dev ## build the wheel and the sdist into dist/, and check them
+# Plugins are built from copies: a build leaves files beside its source, and the tests would find these.
+dist: .venv/.installed-dev ## build the wheels and sdists of a3c-zoo and of plugins/ into dist/, and check them
 	rm -rf build dist
 	$(BIN)/python -m build --no-isolation
+	mkdir -p build && cp -r plugins build/plugins
+	for plugin in build/plugins/*/; do $(BIN)/python -m build --no-isolation --outdir dist $$plugin || exit 1; done
 	$(BIN)/twine check --strict dist/*
+
+dist-test: .venv/.installed-dev ## install the wheels offline in a Debian without git and compilers, and type the first commands: 10 minutes
+	@$(BIN)/python -m pytest -q -m slow tests/test_offline.py
+
+versions: .venv/.installed-dev ## write the version of a3c_zoo/version.py into all distributions and CITATION.cff
+	@$(BIN)/python -m tests.versions
 
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv .venv-ray build dist site *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
@@ -129,6 +141,7 @@ $(BIN)/python$(VERSION):
 	@touch $@
 
 .venv/.installed-dev: pyproject.toml constraints.txt $(BIN)/python$(VERSION)
-	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	$(PIP) install 'pip>=25.1'  # the first one that knows dependency groups
+	$(PIP) install --constraint constraints.txt --editable '.[all]' --group dev
 	@$(SHOW_SOURCES)
 	@touch $@ .venv/.installed

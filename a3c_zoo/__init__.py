@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import sys
 
+if sys.version_info < (3, 11):  # noqa: UP036  # in a checkout; elsewhere pip refuses
+    raise ImportError("a3c-zoo needs Python 3.11 to 3.14, and this is {}.{}".format(*sys.version_info[:2]))
+
 # `python -m a3c_zoo` puts the current folder first on sys.path, and a `yaml.py` there would be imported. argv[0] is
 # "-m" only while Python looks for the module that it has to run.
 if sys.argv[:1] == ["-m"] and "a3c_zoo" in sys.orig_argv and not sys.flags.safe_path:

@@ -69,7 +69,7 @@ def install_needed(*packages: str) -> str:
 def install_plugin(distribution: str, version: str = "") -> str:
     """The command that installs a plugin. One of this project is in the checkout. version: the one that is wanted."""
     if distribution not in OWN_PLUGINS or _has_index():
-        return f"{_pip()} install {distribution}{f'=={version}' if version else ''}"
+        return _installed(f"{distribution}{f'=={version}' if version else ''}")
     place = find_checkout()
     if place:
         return f"{_pip_install(place)} {_shown(Path('plugins') / distribution, place)}"
@@ -85,9 +85,16 @@ def upgrade(*others: str) -> str:
     place = find_checkout()
     if _has_index():
         return " ".join([_pip(), "install --upgrade", DISTRIBUTION, *others])
+    own = [each for each in others if each in OWN_PLUGINS]
+    foreign = [each for each in others if each not in OWN_PLUGINS]
     if url := _repository():
-        return " ".join([_pip(), "install --upgrade", shlex.quote(f"{DISTRIBUTION} @ {url}"), *others])
-    further = f" && {_pip()} install --upgrade {' '.join(others)}" if others else ""
+        plugins = [f"{each} @ {url}#subdirectory=plugins/{each}" for each in own]
+        named = map(shlex.quote, [f"{DISTRIBUTION} @ {url}", *plugins])
+        return " ".join([_pip(), "install --upgrade", *named, *foreign])
+    steps = [install_plugin(each).removesuffix(f" {IN_A_CHECKOUT}") for each in own]
+    if foreign:
+        steps.append(f"{_pip()} install --upgrade {' '.join(foreign)}")
+    further = "".join(f" && {step}" for step in steps)
     if place is None:
         return f"git pull && {_pip()} install -c constraints.txt .{further} {IN_A_CHECKOUT}"
     pull = "git pull" if place.folder == _here() else f"git -C {shlex.quote(str(place.folder))} pull"
@@ -168,7 +175,22 @@ def requirements(extra: str = "") -> Iterator[Requirement]:
 
 def _named(wanted: Iterator[str] | list[str]) -> str:
     """The command that installs packages by their names, with tested versions where a checkout has the list."""
-    return " ".join([_pip_install(find_checkout()), *map(shlex.quote, wanted)])
+    place = find_checkout()
+    if place:
+        return " ".join([_pip_install(place), *map(shlex.quote, wanted)])
+    return _installed(*wanted)
+
+
+def _installed(*wanted: str) -> str:
+    """The command that installs packages from an index. What uvx runs in, it makes anew for each set of packages."""
+    if _is_of_uvx():
+        return " ".join(["uvx", *(f"--with {shlex.quote(each)}" for each in wanted), DISTRIBUTION, "…"])
+    return " ".join([f"{_pip()} install", *map(shlex.quote, wanted)])
+
+
+def _is_of_uvx() -> bool:
+    """Whether this environment is one that `uvx` made, which lies in uv's cache."""
+    return any(part.startswith("archive-v") for part in Path(sys.prefix).parts)
 
 
 def _pip_install(place: Checkout | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -157,6 +158,9 @@ def notebook() -> str:
     """docs/tutorial.ipynb: the text of docs/tutorial.md, and a cell for each block of Python. Some write a file."""
     page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
     cells = []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    if shown := badges(project.get("urls", {}).get("Repository", "")):
+        cells.append(_cell_of_notebook("markdown", shown))
     end = 0
     for block in PYTHON.finditer(page):
         cells.append(_cell_of_notebook("markdown", page[end : block.start()]))
@@ -171,6 +175,21 @@ def notebook() -> str:
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     content = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def badges(repository: str) -> str:
+    """Links that open the notebook in Colab and in Binder, which both read GitHub; empty for another repository."""
+    found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", repository)
+    if found is None:
+        return ""
+    path = NOTEBOOK.relative_to(ROOT).as_posix()
+    colab = f"https://colab.research.google.com/github/{found[1]}/blob/main/{path}"
+    binder = f"https://mybinder.org/v2/gh/{found[1]}/main?urlpath=lab/tree/{path}"
+    return (
+        f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({colab})\n"
+        f"[![Open in Binder](https://mybinder.org/badge_logo.svg)]({binder})\n\n"
+        "In Colab, run `%pip install a3c-zoo` in a cell first."
+    )
 
 
 def _cell_of_notebook(kind: str, text: str) -> dict[str, Any]:

@@ -121,6 +121,32 @@ def test_a_repository_has_the_plugins_too(installed: Path, monkeypatch: pytest.M
     assert cures.upgrade("zoo-maze") == f"pip install --upgrade 'a3c-zoo @ {url}' zoo-maze"
 
 
+def test_uvx_makes_an_environment_with_what_is_missing(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in one of uv's cache, which it makes anew: nothing is installed into that."""
+    monkeypatch.setattr(sys, "prefix", str(installed / "uv/archive-v0/Q5rT"))
+    assert cures.install_plugin("a3c-zoo-trained") == "uvx --with a3c-zoo-trained a3c-zoo …"
+    assert cures.install_extra("tune") == "uvx --with 'optuna<6,>=5' a3c-zoo …"
+
+
+def test_plugins_of_this_project_are_upgraded_from_where_it_came(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cures.upgrade("a3c-zoo-ppo") == "pip install --upgrade a3c-zoo a3c-zoo-ppo"
+    says(monkeypatch, WHEELS[0])
+    line = "git pull && pip install -c constraints.txt . && pip install -c constraints.txt ./plugins/a3c-zoo-ppo"
+    assert cures.upgrade("a3c-zoo-ppo") == f"{line} {IN_A_CHECKOUT}"
+    says(monkeypatch, {"url": "https://example.org/zoo.git", "vcs_info": {"vcs": "git", "commit_id": "1f"}})
+    plugin = "'a3c-zoo-ppo @ git+https://example.org/zoo.git#subdirectory=plugins/a3c-zoo-ppo'"
+    core = "'a3c-zoo @ git+https://example.org/zoo.git'"
+    assert cures.upgrade("a3c-zoo-ppo") == f"pip install --upgrade {core} {plugin}"
+    says(monkeypatch, None)
+    monkeypatch.setattr(cures, "__file__", str(ROOT / "a3c_zoo/cures.py"))
+    monkeypatch.chdir(ROOT)
+    assert cures.upgrade("a3c-zoo-ppo") == (
+        "git pull && pip install -c constraints.txt -e . && pip install -c constraints.txt ./plugins/a3c-zoo-ppo"
+    )
+
+
 def test_all_plugins_of_this_project_are_known() -> None:
     assert sorted(cures.OWN_PLUGINS) == sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 

@@ -18,6 +18,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -236,7 +237,36 @@ def test_an_extra_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_extra_is_examined() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert list(EXTRAS) == [name for name in project["optional-dependencies"] if name not in ("dev", "docs")]
+    assert list(EXTRAS) == [name for name in project["optional-dependencies"] if name != "all"]
+
+
+def test_cuda_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU build says nothing of it. CUDA's libraries matter where the disk is nearly full."""
+
+    def free(amount: int) -> None:
+        monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=amount))
+
+    free(0)
+    assert examinations._without_cuda("torch/__init__.py", None).status == "ok"
+    found = examinations._without_cuda("torch/__init__.py", "13.0")
+    assert (found.subject, found.status) == ("CUDA", "warning")
+    assert found.text.startswith("no device; networks are trained on the CPU, but torch brings CUDA 13.0: several GB; ")
+    assert "--index-url https://download.pytorch.org/whl/cpu" in found.cure
+    free(5_000_000_000)
+    assert examinations._without_cuda("torch/__init__.py", "13.0").status == "ok"
+
+
+def test_a_library_of_the_system_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a Debian without libstdc++6 says."""
+
+    def torch() -> Iterator[Diagnosis]:
+        raise ImportError("Read this.\nlibstdc++.so.6: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(examinations, "EXAMINATIONS", (torch,))
+    (found,) = examinations.examine(lambda error: None)
+    assert (found.subject, found.status) == ("torch", "problem")
+    assert found.text == "the system has no libstdc++.so.6, which its compiled part needs"
+    assert "libstdc++6" in found.cure
 
 
 def test_games_without_a_rom(monkeypatch: pytest.MonkeyPatch) -> None:

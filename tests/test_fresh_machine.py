@@ -199,6 +199,15 @@ def test_the_cure_for_a_missing_extra_names_packages(command: str, fresh: Path, 
     refuses_without_extra(command, fresh, tmp_path)
 
 
+def test_trained_agents_are_a_line_away(fresh: Path, tmp_path: Path) -> None:
+    """Only the wheel of a3c-zoo is here. It came from a file, so the line is one for a checkout."""
+    done = shell("a3c-zoo play pong --video pong.gif", fresh, tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    line = "a3c-zoo-trained brings some: pip install -c constraints.txt ./plugins/a3c-zoo-trained"
+    assert done.stderr.rstrip().endswith(f"{line} (in a checkout of a3c-zoo)"), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def refuses_without_extra(command: str, fresh: Path, cwd: Path) -> None:
     extra, more = WITH_EXTRAS[command]
     done = shell(f"{command} {more}", fresh, cwd)

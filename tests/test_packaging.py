@@ -15,9 +15,22 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from a3c_zoo.cli.new_plugin import fitting_versions
 from a3c_zoo.version import __version__
+from tests import versions
 from tests.shared import made_once
-from tests.wheels import ROOT, TRAINED, build_wheel, plugin_source, run, zoo_dist
+from tests.wheels import (
+    GRIDWORLD,
+    ROOT,
+    TRAINED,
+    attempt,
+    build_wheel,
+    clean_environment,
+    pip,
+    plugin_source,
+    run,
+    zoo_dist,
+)
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 PACKAGES = {"a3c_zoo", "a3c_zoo_envs", "a3c_zoo_hyperparams"}
@@ -94,6 +107,8 @@ def test_an_index_would_take_both(dist: Path) -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
+    """`make versions` writes it."""
+    assert [path.name for path, text in versions.texts() if path.read_text() != text] == []
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert citation["version"] == __version__
@@ -135,15 +150,39 @@ def test_a_real_install_works(wheel: Path, tmp_path: Path) -> None:
 def test_constraints_pin_every_requirement() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {line.partition("==")[0] for line in lines if not line.startswith("#")}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    required = [*project["dependencies"], *(each for extra in extras.values() for each in extra)]
-    names = {requirement.partition(">")[0].strip().lower() for requirement in required}
-    # The tests need every extra; those of Ray have an environment of their own (`make test-ray`).
-    own = {f"a3c-zoo[{','.join(name for name in extras if name not in ('dev', 'ray'))}]", "a3c-zoo-ray"}
-    assert own <= names <= pinned | own
+    file = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = file["project"]
+    groups = [each for group in file["dependency-groups"].values() for each in group if isinstance(each, str)]
+    extras = [each for extra in project["optional-dependencies"].values() for each in extra]
+    names = {Requirement(each).name.lower() for each in [*project["dependencies"], *extras, *groups]}
+    assert names <= pinned | {"a3c-zoo", "a3c-zoo-ray", "a3c-zoo-trained"}
     assert all(line.startswith("#") or "==" in line for line in lines)
     assert not any("+" in line or "@" in line or "/" in line for line in lines)
+
+
+def test_the_extra_all_has_every_extra_but_those_of_plugins() -> None:
+    """An index need not have what is in plugins/. box2d must be compiled on machines without its wheel."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    parts = list(map(Requirement, extras["all"]))
+    assert {each.name for each in parts} == {"a3c-zoo"}
+    there: dict[str, set[str]] = {
+        machine: {
+            extra
+            for each in parts
+            if each.marker is None or each.marker.evaluate({"platform_machine": machine})
+            for extra in each.extras
+        }
+        for machine in ("x86_64", "AMD64", "arm64", "aarch64")
+    }
+    others = extras.keys() - {"all", "ray", "trained"}
+    assert there["x86_64"] == there["AMD64"] == others
+    assert there["arm64"] == there["aarch64"] == others - {"box2d"}
+
+
+def test_contributors_get_every_group() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert {each["include-group"] for each in groups["dev"]} == groups.keys() - {"dev"}
+    assert "--editable '.[all]' --group dev" in (ROOT / "Makefile").read_text()
 
 
 def test_the_extra_ray_brings_the_plugin_and_ray() -> None:
@@ -156,3 +195,49 @@ def test_the_extra_ray_brings_the_plugin_and_ray() -> None:
     needed = {each.name: each for each in map(Requirement, plugin["dependencies"])}
     assert needed["a3c-zoo"].specifier.contains(__version__)
     assert "ray" in needed
+
+
+#: What an old Python runs: the check comes before anything that it cannot read.
+OLD_PYTHON = """
+import runpy, sys
+sys.version_info = (3, 10, 13)
+runpy.run_path(sys.argv[1])
+"""
+
+
+def test_a_python_that_is_too_old_is_told_so(tmp_path: Path) -> None:
+    done = attempt(sys.executable, "-c", OLD_PYTHON, ROOT / "a3c_zoo/__init__.py")
+    last = done.stderr.splitlines()[-1]
+    assert last == "ImportError: a3c-zoo needs Python 3.11 to 3.14, and this is 3.10"
+    old = tmp_path / "python3.10"
+    old.write_text("#!/bin/sh\necho 3.10\n")
+    old.chmod(0o755)
+    made = attempt("make", "--directory", ROOT, "test", f"PYTHON={old}")
+    assert made.returncode == 2
+    assert f"a3c-zoo needs Python 3.11 to 3.14, and {old} is 3.10" in made.stderr
+
+
+def test_the_supported_pythons_are_named_alike() -> None:
+    first, last = (Requirement(f"python{each}") for each in (">=3.11", "<3.15"))
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert needed == f"{first.specifier},{last.specifier}"
+    assert " ".join(PYTHONS) in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_plugin_for_another_version_is_one_line_at_the_start(wheel: Path, tmp_path: Path) -> None:
+    """It names both versions and the cure, and the command goes on without the plugin."""
+    source = plugin_source(GRIDWORLD, tmp_path / "source")
+    file = source / "pyproject.toml"
+    file.write_text(file.read_text().replace(f"a3c-zoo{fitting_versions(__version__)}", "a3c-zoo>=7.0,<8"))
+    python = clean_environment(tmp_path, wheel)
+    pip(python, "install", "--no-index", "--no-deps", build_wheel(source, tmp_path / "dist"))
+    done = attempt(python.parent / "a3c-zoo", "list", "envs")
+    assert (done.returncode, "cartpole" in done.stdout) == (0, True)
+    (line,) = done.stderr.splitlines()
+    assert f"(a3c-zoo-gridworld {__version__})" in line
+    assert f"it requires a3c-zoo<8,>=7.0, and this is {__version__}: install versions that fit together" in line
+    assert "./plugins/a3c-zoo-gridworld" in line
+    trained = attempt(python.parent / "a3c-zoo", "train", "gridworld", cwd=tmp_path)
+    assert (trained.returncode, "Traceback" in trained.stderr) == (2, False)

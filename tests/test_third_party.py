@@ -160,7 +160,8 @@ def test_a_logger_from_outside(python: Path, tmp_path: Path) -> None:
     assert "played   1 episodes" in run(command(python), "evaluate", "one", "--episodes", "1", cwd=tmp_path)
     resumed = attempt(command(python), "train", "--resume", "one", "--steps", "2000", cwd=tmp_path)
     line = (
-        r"plugin 'wandb' \(a3c-zoo-wandb 1.1.0\), which is not installed: .* \./plugins/a3c-zoo-wandb \(in a checkout"
+        rf"plugin 'wandb' \(a3c-zoo-wandb {a3c_zoo.__version__}\), which is not installed: "
+        r".* \./plugins/a3c-zoo-wandb \(in a checkout"
     )
     assert (resumed.returncode, bool(re.search(line, resumed.stderr))) == (2, True), resumed.stderr
 
@@ -201,7 +202,7 @@ def test_a_wheel_for_another_entry_revision(old: str, new: str, fault: str, pyth
     trained = attempt(command(python), "train", "gridworld", cwd=tmp_path)
     assert trained.returncode == 2
     assert "Traceback" not in trained.stderr
-    assert "left out as faulty: plugin 'gridworld' (a3c-zoo-gridworld 1.0.0)" in trained.stderr
+    assert f"left out as faulty: plugin 'gridworld' (a3c-zoo-gridworld {a3c_zoo.__version__})" in trained.stderr
 
 
 @pytest.mark.parametrize("plugin", sorted(PLUGINS.iterdir()), ids=lambda path: path.name)

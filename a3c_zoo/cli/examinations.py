@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import shutil
 import signal
 import sys
@@ -32,13 +33,17 @@ from a3c_zoo.system import largest_file, most_open_files
 from a3c_zoo.version import __version__
 
 #: What users can install in addition; docs/installation.md says what each extra is for.
-EXTRAS: Final = ("play", "sb3-contrib", "box2d", "mujoco", "onnx", "hub", "ray", "tune")
+EXTRAS: Final = ("play", "sb3-contrib", "box2d", "mujoco", "onnx", "hub", "ray", "tune", "trained")
 #: The end of the fault of a package that is missing.
 NOT_INSTALLED: Final = "is not installed"
 #: Free bytes: below the first number small runs fail, below the second one large runs may.
 MEMORY: Final = (300_000_000, 1_000_000_000)
 SHARED_MEMORY: Final = (16_000_000, 128_000_000)
 DISK: Final = (20_000_000, 1_000_000_000)
+#: Where PyTorch has its builds for the CPU.
+CPU_INDEX: Final = "https://download.pytorch.org/whl/cpu"
+#: The end of an ImportError where a library of the system is missing.
+_MISSING_LIBRARY: Final = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file: No such file")
 #: How long other programs are watched, in seconds.
 WATCH_S = 0.25
 #: The length of the training, and how long one of its workers may do nothing, in seconds.
@@ -272,8 +277,26 @@ def torch() -> Iterator[Diagnosis]:
             " ".join(str(caught[0].message).split()),
             "update its driver, or do without: --device cpu",
         )
+    elif devices:
+        yield Diagnosis("CUDA", "ok", ", ".join(devices))
     else:
-        yield Diagnosis("CUDA", "ok", ", ".join(devices) or "no device; networks are trained on the CPU")
+        yield _without_cuda(str(torch.__file__), torch.version.cuda)
+
+
+def _without_cuda(place: str, cuda: str | None) -> Diagnosis:
+    """What to say where no device is: CUDA's libraries are several GB for nothing, which a full disk may need.
+
+    place: a file of torch. cuda: the version that torch was built for, None for the CPU build.
+    """
+    text = "no device; networks are trained on the CPU"
+    if cuda is None:
+        return Diagnosis("CUDA", "ok", text)
+    free = shutil.disk_usage(place).free
+    text = f"{text}, but torch brings CUDA {cuda}: several GB; {giga(free)} are free on its disk"
+    if free >= DISK[1]:
+        return Diagnosis("CUDA", "ok", text)
+    cure = f"pip uninstall torch; pip install torch --index-url {CPU_INDEX}; pip uninstall what begins with nvidia-"
+    return Diagnosis("CUDA", "warning", text, cure)
 
 
 def gymnasium() -> Iterator[Diagnosis]:
@@ -372,7 +395,11 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
             if look in LIBRARIES:
                 subject = SUBJECTS.get(name, name)
                 cure = f"pip install --force-reinstall {name}"
-            diagnoses.append(Diagnosis(subject, "problem", first_line(error), cure))
+            text = first_line(error)
+            if library := _MISSING_LIBRARY.search(str(error)):
+                text = f"the system has no {library[1]}, which its compiled part needs"
+                cure = "install the system's package of it, such as libstdc++6 for libstdc++.so.6 on Debian"
+            diagnoses.append(Diagnosis(subject, "problem", text, cure))
         yield from diagnoses
 
 

@@ -129,7 +129,7 @@ def command(name: str, folder: Path | None, wrapped: str | None, **kinds: bool) 
         "wrapped": wrapped_id,
         "commands": commands,
         "edits": f"The lines marked EDIT in `src/{package}/{chosen.edited}` are those to change first.",
-        "versions": _tested_versions(__version__),
+        "versions": fitting_versions(__version__),
         "year": date.today().year,
     }
     files = dict(_rendered(("common", *chosen.layers), values))
@@ -167,7 +167,7 @@ def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None
         raise ZooError(f"the name '{name}' is taken; choose another")
 
 
-def _tested_versions(version: str) -> str:
+def fitting_versions(version: str) -> str:
     """The range that ends before the next version that may break plugins: `>=0.1,<0.2`, after 1.0 `>=1.2,<2`."""
     major, minor = map(int, version.split(".")[:2])
     if major:
