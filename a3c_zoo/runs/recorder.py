@@ -37,20 +37,31 @@ _EVENTS = re.compile(r"events\.out\.tfevents\.(\d{10}\.\d{6})\.")
 
 
 class Monitor(RowFile):
-    """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`."""
+    """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`.
+
+    If several agents play, a row is a game, and the return of each agent has a column `r_NAME`.
+    """
 
     head_lines = MONITOR.head_lines
 
-    def start(self, env_name: str) -> None:
+    def start(self, env_name: str, agents: Sequence[str] = ()) -> None:
         """Training starts now: t_start + t is the time of day at which an episode ends."""
         if self.position == 0:
             header = json.dumps({"t_start": time.time(), "env_id": env_name})
-            self.append(f"#{header}\nr,l,t,step,worker\n".encode())
+            columns = ",".join(["r,l,t,step,worker", *(f"r_{name}" for name in agents)])
+            self.append(f"#{header}\n{columns}\n".encode())
 
-    def write(self, rows: Sequence[tuple[float, int, float, int, int]]) -> None:
-        """Appends (return, length, training seconds, step, worker) rows."""
-        text = "".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows)
-        self.append(text.encode())
+    def write(self, rows: Sequence[tuple[Episode, float]]) -> None:
+        """Appends rows: an episode, and the training seconds at which it ended."""
+        self.append("".join(_row(episode, training_s) for episode, training_s in rows).encode())
+
+
+def _row(episode: Episode, training_s: float) -> str:
+    cells = [
+        f"{round(episode.episode_return, 6)},{episode.length},{training_s:.6f},{episode.step},{episode.worker}",
+        *(f"{round(each, 6)}" for each in episode.agent_returns),
+    ]
+    return f"{','.join(cells)}\n"
 
 
 class EventFile(RowFile):
@@ -243,6 +254,7 @@ class Publisher:
     ) -> None:
         config = setup.config
         self._watch = watch
+        self._agents = setup.entry.agents
         self.hooks = watch.hooks
         self.hooks.on_failure = lambda line: self.event(self._published[0], "hook_failed", line, {})
         self.run = RunInfo(directory.home, config.env_name, config.agent_name, config)
@@ -266,18 +278,13 @@ class Publisher:
 
     def start(self) -> None:
         """Training starts now."""
-        self._monitor.start(self.run.env_name)
+        self._monitor.start(self.run.env_name, self._agents)
 
     def write(self, episodes: Sequence[Episode]) -> None:
         """Writes finished episodes to monitor.csv, in the order in which they ended."""
         if episodes:
             clock = self._watch.clock
-            self._monitor.write(
-                [
-                    (e.episode_return, e.length, clock.of("training", e.time_s), e.step, e.worker)
-                    for e in episodes
-                ]
-            )
+            self._monitor.write([(episode, clock.of("training", episode.time_s)) for episode in episodes])
 
     def announce(self, episodes: Sequence[Episode]) -> None:
         """Tells the plugins of finished episodes."""
@@ -319,6 +326,8 @@ class Publisher:
         if progress.mean_return_100 is not None and progress.mean_length_100 is not None:
             scalars["episode/return_mean_100"] = progress.mean_return_100
             scalars["episode/length_mean_100"] = progress.mean_length_100
+        for name, mean in progress.agent_returns_100.items():
+            scalars[f"episode/return_mean_100/{name}"] = mean
         metrics = {f"train/{name}": value for name, value in progress.metrics.items()}
         self._tensorboard.write(scalars | metrics | sb3_scalars(progress), progress.steps)
         self.hooks.metrics(self.run, progress)
