@@ -7,10 +7,11 @@
     SAME_STEP   observation = s0, s' is in info      an ordinary step
     DISABLED    observation = s', the caller resets  an ordinary step from s0
 
-An environment with NEXT_STEP may ignore more actions: those of an agent that has left a game which others still play. It
-then has a method `ignored_actions(info) -> [N], bool`. The method says which environments ignored the action of the step
-that returned this info: also all those that began an episode with it. It is looked for behind Gymnasium's vector wrappers.
-Observations of ignored steps fit their space, and nobody learns from them; rewards are 0, and both flags False.
+An environment with NEXT_STEP may ignore more actions: those of an agent that has left a game which others still play.
+It then has a method `ignored_actions(info) -> [N], bool`. The method says which environments ignored the action of the
+step that returned this info; those that began an episode with the step are among them. Gymnasium's vector wrappers hide
+the method, so it is looked for behind them. The observation of such a step fits its space, and nobody learns from it;
+its reward is 0, and both flags are False.
 """
 
 from __future__ import annotations

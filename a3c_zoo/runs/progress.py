@@ -78,7 +78,7 @@ class RunProgress:
         for episode in episodes:  # as plain numbers: a checkpoint that holds NumPy's cannot be read
             self.returns.append(float(episode.episode_return))
             self.lengths.append(int(episode.length))
-            if self._agents:
+            if self._agents and episode.agent_returns:
                 self.agent_returns.append([float(each) for each in episode.agent_returns])
         self.episodes += len(episodes)
         for report in reports:

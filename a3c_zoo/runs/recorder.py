@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import platform
 import re
@@ -51,17 +52,13 @@ class Monitor(RowFile):
             columns = ",".join(["r,l,t,step,worker", *(f"r_{name}" for name in agents)])
             self.append(f"#{header}\n{columns}\n".encode())
 
-    def write(self, rows: Sequence[tuple[Episode, float]]) -> None:
-        """Appends rows: an episode, and the training seconds at which it ended."""
-        self.append("".join(_row(episode, training_s) for episode, training_s in rows).encode())
-
-
-def _row(episode: Episode, training_s: float) -> str:
-    cells = [
-        f"{round(episode.episode_return, 6)},{episode.length},{training_s:.6f},{episode.step},{episode.worker}",
-        *(f"{round(each, 6)}" for each in episode.agent_returns),
-    ]
-    return f"{','.join(cells)}\n"
+    def write(self, rows: Sequence[tuple[float, ...]]) -> None:
+        """Appends rows: return, length, training seconds, step and worker, then the return of each agent."""
+        text = "".join(
+            f"{round(r, 6)},{n},{t:.6f},{step},{worker}{''.join(f',{round(own, 6)}' for own in agents)}\n"
+            for r, n, t, step, worker, *agents in rows
+        )
+        self.append(text.encode())
 
 
 class EventFile(RowFile):
@@ -284,7 +281,23 @@ class Publisher:
         """Writes finished episodes to monitor.csv, in the order in which they ended."""
         if episodes:
             clock = self._watch.clock
-            self._monitor.write([(episode, clock.of("training", episode.time_s)) for episode in episodes])
+            self._monitor.write(
+                [
+                    (
+                        e.episode_return,
+                        e.length,
+                        clock.of("training", e.time_s),
+                        e.step,
+                        e.worker,
+                        *self._agent_returns(e),
+                    )
+                    for e in episodes
+                ]
+            )
+
+    def _agent_returns(self, episode: Episode) -> tuple[float, ...]:
+        """The return of each agent; NaN if what trains does not tell them."""
+        return episode.agent_returns or (math.nan,) * len(self._agents)
 
     def announce(self, episodes: Sequence[Episode]) -> None:
         """Tells the plugins of finished episodes."""

@@ -18,7 +18,7 @@ FAMILY = "pettingzoo"
 
 
 def resolve_pettingzoo(rest: str) -> EnvEntry:
-    """Returns the entry of `pettingzoo:REST`: a game of PettingZoo or MPE2, or `MODULE:parallel_env`, or `MODULE:Class`.
+    """Returns the entry of `pettingzoo:REST`: a game by its name, or `MODULE:parallel_env`, or `MODULE:Class`.
 
     Raises:
         ZooError: there is no such game, it is not installed, or one policy cannot play all of its agents.

@@ -30,8 +30,8 @@ MASK, SEEN = "action_mask", "observation"
 OWN_ARGUMENTS = ("render_mode",)
 
 SEVERAL_POLICIES = (
-    "one policy plays all agents, so their spaces must be equal. SuperSuit's pad_observations_v0 and pad_action_space_v0 "
-    "make them equal, in a function parallel_env of your module: pettingzoo:MODULE:parallel_env"
+    "one policy plays all agents, so their spaces must be equal. SuperSuit's pad_observations_v0 and "
+    "pad_action_space_v0 make them equal, in a function parallel_env of your module: pettingzoo:MODULE:parallel_env"
 )
 IN_TURN = (
     "its agents act in turn (AEC), and all agents of a step act at once here. If they may, wrap it: "
@@ -180,14 +180,12 @@ def make_pettingzoo(path: str, name: str, arguments: Mapping[str, Any], render_m
         raise UnknownNameError(f"unknown environment '{name}': module '{module_name}' has no {attribute}")
     if not (is_class or (attribute == PARALLEL and callable(made_by))):
         raise ZooError(
-            f"environment '{name}': '{attribute}' of '{module_name}' must be a function that is called {PARALLEL}, or a "
-            "class that is derived from pettingzoo.ParallelEnv"
+            f"environment '{name}': '{attribute}' of '{module_name}' must be a function that is called {PARALLEL}, or "
+            "a class that is derived from pettingzoo.ParallelEnv"
         )
     _check_arguments(getattr(module, RAW, made_by) if attribute == PARALLEL else made_by, name, arguments)
-    if render_mode is None:
-        game = made_by(**arguments)
-    else:
-        game = made_by(**arguments, render_mode=render_mode)
+    drawing = {} if render_mode is None else {"render_mode": render_mode}
+    game = made_by(**arguments, **drawing)
     if isinstance(game, AECEnv):
         if not game.metadata.get("is_parallelizable", False):
             game.close()
@@ -223,16 +221,15 @@ def _check_arguments(made_by: Callable[..., Any], name: str, arguments: Mapping[
     for argument in arguments:
         if argument not in known:
             takes = f"It takes: {', '.join(known)}" if known else "It takes none"
-            raise ConfigError(
-                f"env.kwargs.{argument}: environment '{name}' has no such argument.{did_you_mean(argument, known)} {takes}"
-            )
+            hint = did_you_mean(argument, known)
+            raise ConfigError(f"env.kwargs.{argument}: environment '{name}' has no such argument.{hint} {takes}")
 
 
 class GymAgents:
     """A `gymnasium.Env` whose spaces are tuples with a part for each agent, with PettingZoo's parallel interface.
 
-    Observations come as a tuple, too; rewards as a list; flags as one for all, or as a list. All agents play to the end.
-    lbforaging and rware are of this kind.
+    Observations come as a tuple, too; rewards as a list; flags as one for all, or as a list. All agents play to the
+    end. lbforaging and rware are of this kind.
 
     Raises:
         EnvironmentContractError: its spaces are no tuples of the same length.
@@ -246,8 +243,8 @@ class GymAgents:
         if not (isinstance(seen, spaces.Tuple) and isinstance(acts, spaces.Tuple) and len(seen) == len(acts)):
             env.close()
             raise EnvironmentContractError(
-                f"environment '{name}' has no space for each agent: its observation_space and action_space must be Tuple "
-                f"spaces of the same length, not {_short(seen)} and {_short(acts)}"
+                f"environment '{name}' has no space for each agent: its observation_space and action_space must be "
+                f"Tuple spaces of the same length, not {_short(seen)} and {_short(acts)}"
             )
         self._seen, self._acts = seen, acts
         self.possible_agents = [f"agent_{number}" for number in range(len(acts))]
@@ -321,9 +318,8 @@ def make_gym_agents(env_id: str, name: str, arguments: Mapping[str, Any], render
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ZooError(
-            f"environment '{name}' needs a package that is not installed ({error}): pip install {module}"
-        ) from error
+        cure = f"pip install {module}"
+        raise ZooError(f"environment '{name}' needs a package that is not installed ({error}): {cure}") from error
     spec = gymnasium.registry.get(registered)
     if spec is None:
         near = [f"gym-agents:{module}:{known}" for known in gymnasium.registry]
@@ -340,7 +336,7 @@ def make_gym_agents(env_id: str, name: str, arguments: Mapping[str, Any], render
 
 
 def _is_below(entry_point: Any, module: str) -> bool:
-    """Whether a package registers its own code, and not what Gymnasium has for others, which imports what it is told."""
+    """Whether a package registers code of its own. Some of Gymnasium's environments import what arguments name."""
     made_in = entry_point.partition(":")[0] if isinstance(entry_point, str) else entry_point.__module__
     return made_in.partition(".")[0] == module.partition(".")[0]
 

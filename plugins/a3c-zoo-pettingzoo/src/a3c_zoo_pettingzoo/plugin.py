@@ -10,7 +10,7 @@ REVISION = 1
 
 @hookimpl
 def zoo_envs() -> list[EnvEntry | EnvFamily]:
-    """Offers `pettingzoo:simple_spread_v3` and its kin, and `gym-agents:lbforaging:Foraging-8x8-2p-2f-v3` and its kin."""
+    """Offers the families `pettingzoo:` and `gym-agents:`."""
     return [
         EnvFamily(
             prefix="pettingzoo",
