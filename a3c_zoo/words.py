@@ -26,7 +26,7 @@ def return_text(value: float, sign: str = "") -> str:
 
 
 def agents_text(returns: Mapping[str, float]) -> str:
-    """The mean returns of the agents of a game in a line: `ann 3, bob 9`. Of many, those of the least and the greatest."""
+    """The mean returns of the agents of a game in a line: `ann 3, bob 9`; of many, the least and the greatest."""
     texts = [f"{name} {return_text(value)}" for name, value in returns.items()]
     if len(texts) <= MOST_AGENTS:
         return ", ".join(texts)

@@ -76,9 +76,8 @@ class Race(ParallelEnv[str, Any, int]):
         return mask
 
     def _observations(self, agents: list[str]) -> dict[str, Any]:
-        seen = {
-            agent: np.array([self.game, self.time, self.possible_agents.index(agent)], np.float32) for agent in agents
-        }
+        places = {agent: place for place, agent in enumerate(self.possible_agents)}
+        seen = {agent: np.array([self.game, self.time, places.get(agent, -1)], np.float32) for agent in agents}
         if self.fault == "shape" and self.game >= 1:
             return {agent: each[:2] for agent, each in seen.items()}
         if self.masks == "observation":
