@@ -184,8 +184,8 @@ def run(context: RunContext) -> None:
     saved = context.checkpoint
     if entry.num_agents > 1:
         raise ConfigError(
-            f"{entry.num_agents} agents play each game of '{entry.name}', and baseline '{config.agent_name}' cannot leave "
-            "out the steps of those who have left it. --agent a3c and --agent random can"
+            f"{entry.num_agents} agents play each game of '{entry.name}', and baseline '{config.agent_name}' cannot "
+            "leave out the steps of those who have left it. --agent a3c and --agent random can"
         )
     resumes = updates = 0
     if saved is not None:

@@ -24,7 +24,7 @@ class Race(ParallelEnv[str, Any, int]):
         joins: agent → the step after which it joins.
         fault: what is wrong, from the second step of the second game on.
         masks: where action masks are: "", "info" or "observation".
-        has_state: whether the game can tell its state.
+        counts_games: whether agents see the number of the game; if not, all games are the same.
     """
 
     metadata = {"name": "race", "render_modes": ["rgb_array"], "render_fps": 5}
@@ -36,6 +36,7 @@ class Race(ParallelEnv[str, Any, int]):
         joins: tuple[str, int] = ("", 0),
         fault: str = "",
         masks: str = "",
+        counts_games: bool = True,
         render_mode: str | None = None,
     ) -> None:
         self.possible_agents = list(AGENTS[: len(lives)])
@@ -45,6 +46,7 @@ class Race(ParallelEnv[str, Any, int]):
         self.joins = joins
         self.fault = fault
         self.masks = masks
+        self.counts_games = counts_games
         self.render_mode = render_mode
         self.game = -1
         self.time = 0
@@ -77,7 +79,8 @@ class Race(ParallelEnv[str, Any, int]):
 
     def _observations(self, agents: list[str]) -> dict[str, Any]:
         places = {agent: place for place, agent in enumerate(self.possible_agents)}
-        seen = {agent: np.array([self.game, self.time, places.get(agent, -1)], np.float32) for agent in agents}
+        game = self.game if self.counts_games else 0
+        seen = {agent: np.array([game, self.time, places.get(agent, -1)], np.float32) for agent in agents}
         if self.fault == "shape" and self.game >= 1:
             return {agent: each[:2] for agent, each in seen.items()}
         if self.masks == "observation":
@@ -91,7 +94,7 @@ class Race(ParallelEnv[str, Any, int]):
         return {agent: {} if mask is None else {"action_mask": mask} for agent, mask in masks.items()}
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        self.game += 1
+        self.game = self.game + 1 if seed is None else 0
         self.time = 0
         self.agents = [agent for agent in self.possible_agents if self.lives[agent] and agent != self.joins[0]]
         if self.fault == "nobody" and self.game >= 1:

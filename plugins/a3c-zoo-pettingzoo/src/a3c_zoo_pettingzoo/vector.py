@@ -59,7 +59,8 @@ class GamesVectorEnv(VectorEnv[Any, Any, Any]):
         sample = deepcopy(self.single_observation_space)
         sample.seed(0)
         # Nobody acts on the observation of an agent that has not joined a game yet; it only fits the space.
-        self._observations: list[Any] = [sample.sample()] * self.num_envs
+        self._filler = sample.sample()
+        self._observations: list[Any] = []
         self._playing: Bools = np.zeros(self.num_envs, np.bool_)
         self._ignored: Bools = np.zeros(self.num_envs, np.bool_)
         self._masks: list[Any] = [None] * self.num_envs
@@ -71,6 +72,7 @@ class GamesVectorEnv(VectorEnv[Any, Any, Any]):
         """Starts all games; game g gets the seed `seed + g`."""
         if not (seed is None or isinstance(seed, int | np.integer)):
             raise ValueError("seed must be a whole number or None")
+        self._observations = [self._filler] * self.num_envs
         for g in range(len(self._games)):
             self._begin(g, None if seed is None else int(seed) + g)
         return self._batch(), self._info()
