@@ -137,7 +137,7 @@ def test_when_a_game_is_over() -> None:
 
 def test_accounts_by_hand() -> None:
     accounts = EpisodeAccounts(4, num_agents=2)
-    rewards = np.array([[1, 10, 2, 20], [77, 30, 4, 40]], np.float64)
+    rewards = np.array([[1, 10, 2, 20], [77, 30, 4, 40]], np.float32)
     valid = np.array([[T, T, T, T], [F, T, T, T]])
     over = np.array([[T, F, F, F], [F, T, F, F]])
     (episode,) = accounts.add(rewards, valid, over)

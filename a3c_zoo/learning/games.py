@@ -42,7 +42,8 @@ def games_over(acted: Bools, ended: Bools, num_agents: int) -> Bools:
     """
     over: Bools = ended.reshape(-1, num_agents).any(axis=1)
     if num_agents > 1:
-        over &= ~(acted & ~ended).reshape(-1, num_agents).any(axis=1)
+        plays_on: Bools = (acted & ~ended).reshape(-1, num_agents).any(axis=1)
+        return over & ~plays_on
     return over
 
 

@@ -40,7 +40,8 @@ def played(env: GamesVectorEnv, steps: int) -> list[tuple[Any, ...]]:
 
 
 def columns(results: list[tuple[Any, ...]], part: int) -> list[list[Any]]:
-    return np.array([result[part] for result in results]).T.tolist()
+    rows: list[list[Any]] = np.array([result[part] for result in results]).T.tolist()
+    return rows
 
 
 def test_agents_leave_at_different_times() -> None:

@@ -182,7 +182,7 @@ def test_small_frames() -> None:
 
     from a3c_zoo_pettingzoo.vector import GamesVectorEnv
 
-    env = SmallFrames(GamesVectorEnv([Cinema(lives=(1, 2))], "cinema"), size=8, stack=3)  # type: ignore[list-item]
+    env = SmallFrames(GamesVectorEnv([Cinema(lives=(1, 2))], "cinema"), size=8, stack=3)
     assert env.reset(seed=0)[0].shape == (2, 8, 8, 3)
     actions = np.zeros(2, np.int64)
     shown = [env.step(actions)[0][:, 0, 0].tolist() for _ in range(4)]

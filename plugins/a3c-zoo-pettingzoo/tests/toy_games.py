@@ -12,7 +12,7 @@ from pettingzoo import AECEnv, ParallelEnv
 AGENTS = ("ann", "bob", "cid")
 
 
-class Race(ParallelEnv[str, Any, int]):
+class Race(ParallelEnv[str, Any, int]):  # type: ignore[misc]
     """Each agent leaves at a step of its own: its number in `lives`. All see (game, step, agent).
 
     The reward of step t for agent k is 10·k + t, so that each sum tells whose it is. The last agent to leave ends the
@@ -151,7 +151,7 @@ class StatefulRace(Race):
         self.game, self.time, self.agents = state["game"], state["time"], list(state["agents"])
 
 
-class Pick(ParallelEnv[str, Any, int]):
+class Pick(ParallelEnv[str, Any, int]):  # type: ignore[misc]
     """What is seen is the right action, for each agent. The first to be wrong leaves, and a game has eight steps."""
 
     metadata = {"name": "pick"}
@@ -199,7 +199,7 @@ class Unlike(Race):
         return spaces.Box(0, 1, (2 + self.possible_agents.index(agent),), np.float32)
 
 
-class Turns(AECEnv[str, Any, int]):
+class Turns(AECEnv[str, Any, int]):  # type: ignore[misc]
     """A game in turns."""
 
     metadata = {"name": "turns"}

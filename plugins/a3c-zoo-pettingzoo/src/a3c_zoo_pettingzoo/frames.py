@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from a3c_zoo_pettingzoo.vector import GamesVectorEnv
 
 
-class SmallFrames(VectorWrapper):  # type: ignore[type-arg]
+class SmallFrames(VectorWrapper):
     """Each agent sees its newest `stack` frames, grey and `size` × `size`, as uint8 `[size, size, stack]`.
 
     An agent's first observation in a game repeats its first frame.

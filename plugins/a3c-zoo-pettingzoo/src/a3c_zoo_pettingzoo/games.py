@@ -197,7 +197,7 @@ def make_pettingzoo(path: str, name: str, arguments: Mapping[str, Any], render_m
         raise EnvironmentContractError(
             f"environment '{name}': '{path}' made {type(game).__name__}, which is no pettingzoo.ParallelEnv"
         )
-    made: Game = game  # type: ignore[assignment]
+    made: Game = game
     return made
 
 
@@ -328,7 +328,7 @@ def make_gym_agents(env_id: str, name: str, arguments: Mapping[str, Any], render
         raise ZooError(f"environment '{name}': '{module}' does not register it")
     made_by = _created_by(spec.entry_point)
     _check_arguments(made_by, name, {key: value for key, value in arguments.items() if key not in spec.kwargs})
-    drawing = {} if render_mode is None else {"render_mode": render_mode}
+    drawing: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     # The checker takes rewards of several agents for a fault.
     env = gymnasium.make(registered, disable_env_checker=True, **arguments, **drawing)
     game: Game = GymAgents(env, name)
@@ -344,6 +344,6 @@ def _is_below(entry_point: Any, module: str) -> bool:
 def _created_by(entry_point: Any) -> Callable[..., Any]:
     if isinstance(entry_point, str):
         module, _, attribute = entry_point.partition(":")
-        made_by: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-        return made_by
-    return entry_point
+        entry_point = getattr(importlib.import_module(module), attribute)
+    made_by: Callable[..., Any] = entry_point
+    return made_by

@@ -206,8 +206,9 @@ class GamesVectorEnv(VectorEnv[Any, Any, Any]):
     def _batch(self) -> Any:
         """The observations of all agents, as one."""
         space = self.single_observation_space
+        empty: Any = create_empty_array(space, self.num_envs)
         try:
-            return concatenate(space, self._observations, create_empty_array(space, self.num_envs))
+            return concatenate(space, self._observations, empty)
         except (TypeError, ValueError, LookupError) as error:
             n = next(n for n, each in enumerate(self._observations) if not _fits(space, each))
             agent = self._agents[n % self._size]
@@ -273,8 +274,9 @@ def num_actions(space: spaces.Space[Any]) -> int:
 
 
 def _fits(space: spaces.Space[Any], observation: Any) -> bool:
+    empty: Any = create_empty_array(space, 1)
     try:
-        concatenate(space, [observation], create_empty_array(space, 1))
+        concatenate(space, [observation], empty)
     except (TypeError, ValueError, LookupError):
         return False
     return True
