@@ -38,14 +38,15 @@ class RunInfo:
 
 
 class Episode(NamedTuple):
-    """One finished training episode.
+    """One finished training episode; a whole game, if several agents play it.
 
     Attributes:
-        episode_return: undiscounted sum of the environment's own rewards.
-        length: agent steps.
+        episode_return: undiscounted sum of the environment's own rewards, of all agents together.
+        length: agent steps; of a game, how many steps it had for those who played longest.
         step: agent steps of the whole run, all workers together, when it ended.
         time_s: `time.monotonic()` when it ended (one clock for all processes of a machine).
         worker: rank of the worker that played it.
+        agent_returns: the return of each agent of the game (`EnvEntry.agents`); empty for a single agent.
     """
 
     episode_return: float
@@ -53,6 +54,7 @@ class Episode(NamedTuple):
     step: int
     time_s: float
     worker: int
+    agent_returns: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)
@@ -120,6 +122,7 @@ class Progress:
         cores: how many cores the run has kept busy lately, on average. memory_mib: its memory; a shared page counts
             once. Both are of all its processes, and None where the system does not tell them.
         workers_ready: before training starts, how many of the `workers` are ready; None from then on.
+        agent_returns_100: name of an agent → its mean return in the same episodes, if several agents play.
     """
 
     steps: int
@@ -140,6 +143,7 @@ class Progress:
     memory_mib: float | None = None
     workers_ready: int | None = None
     workers: int = 0
+    agent_returns_100: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,8 @@ class Evaluation:
 
     Attributes:
         episodes: how many. deterministic: greedy rather than sampled actions. seconds: how long it took.
+        agent_returns: name of an agent → its mean return, if several agents play. An episode is then a game, and its
+            return is that of all agents together.
     """
 
     episodes: int
@@ -158,6 +164,7 @@ class Evaluation:
     mean_length: float
     deterministic: bool
     seconds: float
+    agent_returns: Mapping[str, float] = field(default_factory=dict)
 
 
 Reason = Literal["solved", "stop-return", "steps", "episodes", "time-limit", "interrupted", "plugin", "error"]
@@ -186,6 +193,7 @@ class Outcome:
         best_step: agent steps before its parameters were copied. best_by: "training" if its return is that of training
             episodes, "evaluation" if it is that of the evaluator. best_episodes: of how many episodes.
         recommended: the checkpoint that the run recommends: "final" for the newest, or "best".
+        agent_returns_100: as in `Progress`, at the end.
     """
 
     run: Path
@@ -213,6 +221,7 @@ class Outcome:
     best_by: str | None = None
     best_episodes: int | None = None
     recommended: str = "final"
+    agent_returns_100: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def last_evaluation(self) -> Evaluation | None:

@@ -111,7 +111,8 @@ def test_a_film_is_that_of_the_sampled_episode_that_is_evaluated(filmed: Path, t
     assert {mode: each.episodes for mode, each in played.by_mode.items()} == {
         mode: each.episodes for mode, each in play_task(task, lambda played: None).by_mode.items()
     }
-    ((_, length),) = played.by_mode["sampled"].episodes
+    (episode,) = played.by_mode["sampled"].episodes
+    length = episode.length
     assert length != played.by_mode["greedy"].episodes[0].length
     entry, config, state = task.entry, task.config, policy_state(directory).agent
     to_play = EpisodesToPlay(entry, config.env, 1, config.run.seed, task.number)

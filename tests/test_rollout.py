@@ -22,8 +22,9 @@ from gymnasium.vector.utils import batch_space
 from a3c_zoo.errors import EnvironmentContractError
 from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_mode, autoreset_of
-from a3c_zoo.learning.collector import Collector, EpisodeAccounts, FinishedEpisode
+from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
+from a3c_zoo.learning.games import EpisodeAccounts, FinishedEpisode
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import observation_spec

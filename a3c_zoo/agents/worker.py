@@ -193,6 +193,7 @@ class RolloutWorker(Member):
             agent.keeps_outputs
             and start is None,  # with a core, one pass over the rollout computes them anew
             agent.noise_correlation,
+            context.entry.num_agents,
         )
         if agent.acts_live:
             self.model.flat.attach(context.parameters)
@@ -241,7 +242,8 @@ class RolloutWorker(Member):
             now = time.monotonic()
             steps = steps_before + counts.cumsum()
             self._report.episodes += [
-                Episode(e.episode_return, e.length, int(steps[e.row]), now, self.rank) for e in episodes
+                Episode(e.episode_return, e.length, int(steps[e.row]), now, self.rank, e.agent_returns)
+                for e in episodes
             ]
         if self.agent.whole_episodes and not self.collector.ended[0]:
             raise ConfigError(

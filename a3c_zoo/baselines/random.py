@@ -55,7 +55,7 @@ class RandomWorker:
         steps = int(self._steps) + self._collector.rollout.valid.sum(axis=1).cumsum()
         now = time.monotonic()
         self._report.episodes += [
-            Episode(e.episode_return, e.length, int(steps[e.row]), now, 0) for e in episodes
+            Episode(e.episode_return, e.length, int(steps[e.row]), now, 0, e.agent_returns) for e in episodes
         ]
         self._steps[0] = int(steps[-1])
 
@@ -107,6 +107,7 @@ def run(context: RunContext) -> None:
             seed_for(seed, SEED_ENV, rank, resumes),
             torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, rank, resumes)),
             on_tick,
+            num_agents=entry.num_agents,
         )
         if state:
             with loading():

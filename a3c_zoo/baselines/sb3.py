@@ -184,6 +184,11 @@ def run(context: RunContext) -> None:
     entry = context.entry
     config = context.config
     saved = context.checkpoint
+    if entry.num_agents > 1:
+        raise ConfigError(
+            f"{entry.num_agents} agents play each game of '{entry.name}', and baseline '{config.agent_name}' cannot "
+            "leave out the steps of those who have left it. --agent a3c and --agent random can"
+        )
     resumes = updates = 0
     if saved is not None:
         with loading():

@@ -43,9 +43,9 @@ from a3c_zoo.learning.autoreset import (
     autoreset_of,
     episode_over,
 )
-from a3c_zoo.learning.collector import EpisodeAccounts
 from a3c_zoo.learning.contract import CheckedEnvironment, is_finite
 from a3c_zoo.learning.environments import faults_of, make_vector_env
+from a3c_zoo.learning.games import EpisodeAccounts
 from a3c_zoo.learning.spaces import ObservationSpec, row_of
 from a3c_zoo.plugins.entries import EnvEntry
 

@@ -20,7 +20,7 @@ from a3c_zoo.cli.common import (
     trust_option,
 )
 from a3c_zoo.standard_streams import take_stdout
-from a3c_zoo.words import return_text
+from a3c_zoo.words import agents_text, return_text
 
 
 @click.command(
@@ -69,6 +69,8 @@ def command(
         return
     click.echo(f"return   {return_text(result.mean_return)} ± {return_text(result.std_return)}", nl=False)
     click.echo(f"  (from {return_text(result.min_return)} to {return_text(result.max_return)})")
+    if result.agent_returns:
+        click.echo(f"agents   {agents_text(result.agent_returns)}")
     click.echo(f"length   {result.mean_length:,.1f} steps")
     kind = "greedy" if deterministic else "sampled"
     click.echo(f"played   {result.episodes:,} episodes with {kind} actions in {result.seconds:,.1f} s")

@@ -10,7 +10,7 @@ from a3c_zoo.errors import printable_lines
 from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoints import BEST
 from a3c_zoo.store.directory import run_argument
-from a3c_zoo.words import return_text
+from a3c_zoo.words import agents_text, return_text
 
 if TYPE_CHECKING:
     from a3c_zoo.config import RunConfig
@@ -42,6 +42,8 @@ def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
     lines.append(
         f"  return      {'no episode has ended' if mean is None else f'{return_text(mean)}, {of_last}'}"
     )
+    if outcome.agent_returns_100:
+        lines.append(f"  agents      {agents_text(outcome.agent_returns_100)}")
     if (evaluation := outcome.evaluation) is not None:
         spread = f"{return_text(evaluation.mean_return)} ± {return_text(evaluation.std_return)}"
         if outcome.last_evaluation:

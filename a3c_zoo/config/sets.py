@@ -278,10 +278,15 @@ def describe(config: Config) -> list[Row]:
     return rows
 
 
+def env_of(registry: Registry, config: Config) -> EnvEntry:
+    """Returns the environment of a configuration, as it is with its arguments (`env.kwargs`)."""
+    return registry.with_arguments(registry.env(config.env_name), config.env.kwargs)
+
+
 def entries_of(registry: Registry, config: Config) -> dict[str, Entry]:
     """Returns the entries that a configuration names: env, agent, network and optimizer, and run hooks that are on."""
     entries: dict[str, Entry] = {
-        "env": registry.env(config.env_name),
+        "env": env_of(registry, config),
         "agent": registry.agent(config.agent_name),
     }
     if config.network:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from a3c_zoo.config import models as bases
 from a3c_zoo.config import yaml
-from a3c_zoo.config.models import PLUGINS, SECTIONS, Config, Section
+from a3c_zoo.config.models import PLUGINS, SECTIONS, Config, EnvConfig, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable, unknown_name
 from a3c_zoo.hardware import available_cores
@@ -52,6 +52,11 @@ class Setting(NamedTuple):
     value: Any
     source: str = ""
     order: _Order = (_LAST, 0)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether it was typed: an option or an override, and no value of a set or a file."""
+        return self.order[0] in (_OVERRIDES, _FLAGS)
 
 
 class Settings:
@@ -234,10 +239,28 @@ class Settings:
         if run is not None:
             sections["run"] = run.settled()
         if env is not None:
+            env = self._of_whole_games(env)
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
             if run is not None and network is not None:
                 sections["network"] = network.settled(run.device, env.num_envs)
         self._settle_workers(sections)
+
+    def _of_whole_games(self, env: EnvConfig) -> EnvConfig:
+        """Makes `env.num_envs` a multiple of the agents that play one game. A number that was typed is refused."""
+        entry = self.registry.with_arguments(self.env, env.kwargs)
+        setting = self.settings["env"].get("num_envs")
+        whole = entry.whole_games(env.num_envs)
+        if self.agent.one_environment and entry.num_agents > 1:
+            fault = (
+                f"it takes one environment, and {entry.num_agents} agents play each game of '{entry.name}'"
+            )
+            self._fault(Setting(self.agent.name, ""), "agent", f"'{self.agent.name}' — {fault}")
+        elif whole != env.num_envs and setting is not None and setting.is_typed:
+            smaller = max(whole - entry.num_agents, entry.num_agents)
+            numbers = " or ".join(f"{n:,}" for n in sorted({smaller, whole}))
+            why = f"{entry.num_agents} agents play each game of '{entry.name}', and all take part: choose {numbers}"
+            self._refuse(setting, "env.num_envs", why)
+        return env.model_copy(update={"num_envs": whole})
 
     def _settle_workers(self, sections: dict[str, Any]) -> None:
         """Decides `run.workers: auto`, and refuses a number among which the agent cannot share out its work."""

@@ -93,7 +93,7 @@ def progress_of(monitor: Path) -> JobProgress | None:
     except OSError:
         return None
     cells = [line.split(",") for line in lines[1:-1]]
-    rows = [row for row in cells if len(row) == 5 and row[0] != "r"][-100:]
+    rows = [row for row in cells if len(row) >= 5 and row[0] != "r"][-100:]
     if not rows:
         return None
     try:

@@ -6,6 +6,12 @@
     NEXT_STEP   observation = s'                     the action is ignored, observation = s0; masked out of the loss
     SAME_STEP   observation = s0, s' is in info      an ordinary step
     DISABLED    observation = s', the caller resets  an ordinary step from s0
+
+An environment with NEXT_STEP may ignore more actions: those of an agent that has left a game which others still play.
+It then has a method `ignored_actions(info) -> [N], bool`. The method says which environments ignored the action of the
+step that returned this info; those that began an episode with the step are among them. Gymnasium's vector wrappers hide
+the method, so it is looked for behind them. The observation of such a step fits its space, and nobody learns from it;
+its reward is 0, and both flags are False.
 """
 
 from __future__ import annotations
@@ -30,6 +36,14 @@ class Autoreset:
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
         self._env = env
+
+    def ignored(self, info: dict[str, Any], ended_before: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which environments ignored the action of a step, `[N]`.
+
+        Args:
+            info: what `step` returned. ended_before: whose episodes had ended with the step before, `[N]`.
+        """
+        return np.zeros_like(ended_before)
 
     def final_observations(self, observation: Any, info: dict[str, Any]) -> Any:
         """The observations whose row n is the final one of environment n, if its episode ended with this step.
@@ -59,9 +73,18 @@ class Autoreset:
 
 
 class NextStep(Autoreset):
-    """The environment resets with the step after the end, and ignores the action of that step."""
+    """The environment resets with a step after the end, and ignores the actions from the end to that step."""
 
     ignores_a_step = True
+
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        super().__init__(env)
+        self._own = _method_behind_wrappers(env, "ignored_actions")
+
+    def ignored(self, info: dict[str, Any], ended_before: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        if self._own is None:
+            return ended_before
+        return np.asarray(self._own(info), np.bool_)
 
 
 class SameStep(Autoreset):
@@ -116,7 +139,13 @@ def episode_over(env: VectorEnv[Any, Any, Any]) -> EpisodeOver:
     termination, but the next action is real, and the return and length of the episode go on. Gymnasium's
     vector wrappers hide the method, so it is looked for behind them.
     """
-    while isinstance(env, VectorWrapper) and not hasattr(env, "episode_over"):
-        env = env.env
-    own: EpisodeOver | None = getattr(env, "episode_over", None)
+    own: EpisodeOver | None = _method_behind_wrappers(env, "episode_over")
     return own or (lambda terminated, truncated, info: terminated | truncated)
+
+
+def _method_behind_wrappers(env: VectorEnv[Any, Any, Any], name: str) -> Callable[..., Any] | None:
+    """A method of an environment, or of the one behind its vector wrappers; None if it has none."""
+    while isinstance(env, VectorWrapper) and not hasattr(env, name):
+        env = env.env
+    method: Callable[..., Any] | None = getattr(env, name, None)
+    return method

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,10 @@ from a3c_zoo.learning.action_masks import ActionMasks
 from a3c_zoo.learning.actions import ActionDistribution, correlated_columns, masked_logits
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
+from a3c_zoo.learning.games import EpisodeAccounts, FinishedEpisode
 from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.recurrent import kept
-from a3c_zoo.learning.returns import Bools, Floats
+from a3c_zoo.learning.returns import Bools
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.library_settings import LibrarySettings, kept_settings
 from a3c_zoo.store.saved_state import fitting
@@ -27,20 +27,6 @@ from a3c_zoo.store.saved_state import fitting
 #: A rollout that ends with its episode draws noise for so many rows at a time: it may reserve a million, and
 #: use fifty.
 NOISE_ROWS = 1024
-
-
-@dataclass(slots=True)
-class FinishedEpisode:
-    """An episode that ended in a rollout.
-
-    Attributes:
-        episode_return: sum of its rewards as the environment gave them. length: its number of steps.
-        row: the row t of the rollout in which it ended.
-    """
-
-    episode_return: float
-    length: int
-    row: int
 
 
 class ActionNoise:
@@ -125,6 +111,7 @@ class Collector:
         start: state of a recurrent core before an episode, `[K, N, H]` (`ActorCritic.start`); None without a
             core. The state goes on from rollout to rollout, also when parameters have changed in between.
         noise_correlation: ρ of the noise of Box actions from step to step (`ActionNoise`).
+        num_agents: K, how many environments of the batch play one game (`EnvEntry.agents`).
 
     Attributes:
         env: the vector environment. rollout: the last rollout. generator: of the sampled actions.
@@ -143,6 +130,7 @@ class Collector:
         start: Tensor | None = None,
         keeps_outputs: bool = False,
         noise_correlation: float = 0.0,
+        num_agents: int = 1,
     ) -> None:
         self.env = checked.env
         self._checked = checked
@@ -172,10 +160,11 @@ class Collector:
         noise_rows = min(rows, NOISE_ROWS) if cut_at_end else rows
         self._noise = ActionNoise(distribution, noise_rows, num_envs, generator, noise_correlation)
         self._over = np.zeros((rows + 1, num_envs), np.bool_)  # row t + 1: which episodes ended at step t
+        self._ignored = np.zeros((rows, num_envs), np.bool_)  # row t: which actions of step t were ignored
         self.env_s = 0.0
         self._is_whole = True  # the last rollout was not cut short by `on_tick`
         self._newest = rows  # the row of the observations that are acted on next
-        self._accounts = EpisodeAccounts(num_envs)
+        self._accounts = EpisodeAccounts(num_envs, num_agents)
         with kept_settings():
             self._observations[self._newest] = checked.reset(seed)
             self._masks: ActionMasks | None = None
@@ -205,6 +194,8 @@ class Collector:
         observations = self._observations
         over = self._over
         rewards = self._rewards
+        ignored = self._ignored
+        ignored_at = self._autoreset.ignored
         resets_at_once = not self._autoreset.ignores_a_step
         cut_at_end = self._cut_at_end
         resets = rollout.resets
@@ -240,8 +231,10 @@ class Collector:
                 if resets_at_once and over[t + 1].any():
                     following = self._restart(t, observation, info)
                 observations[t + 1] = following
+                if not resets_at_once:
+                    ignored[t] = ignored_at(info, over[t])
                 if resets is not None:
-                    resets[t + 1] = over[t + resets_at_once]
+                    resets[t + 1] = over[t + 1] if resets_at_once else ignored[t]
                 self._on_tick()
                 if cut_at_end and over[t + 1, 0]:
                     num_rows = t + 1
@@ -275,7 +268,7 @@ class Collector:
         rollout = self._buffers
         over = self._over
         if self._autoreset.ignores_a_step:
-            np.logical_not(over[:num_rows], out=rollout.valid[:num_rows])
+            np.logical_not(self._ignored[:num_rows], out=rollout.valid[:num_rows])
         with np.errstate(over="ignore"):
             rollout.rewards[:num_rows] = self._rewards[:num_rows]
         self._newest = num_rows
@@ -393,30 +386,3 @@ class Collector:
             self.env.set_state(state["env"])  # type: ignore[attr-defined]
             for name, array in self._newest_row().items():
                 array[:] = fitting(state[name], torch.from_numpy(array), f"collector.{name}").numpy()
-
-
-class EpisodeAccounts:
-    """Returns and lengths so far of the episodes that are under way in N environments, both `[N]`."""
-
-    def __init__(self, num_envs: int) -> None:
-        self.returns = np.zeros(num_envs, np.float64)
-        self.lengths = np.zeros(num_envs, np.int64)
-
-    def add(self, rewards: Floats, valid: Bools, over: Bools) -> list[FinishedEpisode]:
-        """Adds T steps; returns the episodes that ended in them, by row and then by environment.
-
-        Args:
-            rewards: `[T, N]`. over: which steps ended an episode, `[T, N]`.
-            valid: False for ignored steps, which belong to no episode: neither reward nor length counts, `[T,
-                N]`.
-        """
-        returns = self.returns + np.cumsum(np.where(valid, rewards, 0), axis=0, dtype=np.float64)
-        lengths = self.lengths + np.cumsum(valid, axis=0, dtype=np.int64)
-        finished = []
-        for t, n in np.argwhere(over):
-            finished.append(FinishedEpisode(float(returns[t, n]), int(lengths[t, n]), int(t)))
-            returns[t:, n] -= returns[t, n]
-            lengths[t:, n] -= lengths[t, n]
-        self.returns = returns[-1].copy()
-        self.lengths = lengths[-1].copy()
-        return finished

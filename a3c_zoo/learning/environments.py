@@ -38,6 +38,8 @@ def make_vector_env(
     The settings of torch and NumPy stay as they are, even if the environment changes them.
 
     Args:
+        num_envs: how many at least. If several agents play a game, all of them take part: the number is rounded up
+            (`EnvEntry.whole_games`).
         render_mode: Gymnasium's, to draw the environment; None draws nothing.
 
     Raises:
@@ -46,6 +48,7 @@ def make_vector_env(
         EnvironmentContractError: it did not return a VectorEnv of `num_envs` environments.
         ZooError: it has no parameter for the render mode, or needs a package that is not installed.
     """
+    num_envs = entry.whole_games(num_envs)
     kwargs = config.arguments(entry.kwargs)
     if render_mode is not None:
         kwargs["render_mode"] = render_mode

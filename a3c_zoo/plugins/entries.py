@@ -8,15 +8,19 @@ process.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from a3c_zoo.errors import PluginError, ZooError, one_line
 
 #: The entry revision that this version understands. It rises when the meaning of a field changes.
 ENTRY_REVISION = 1
+
+#: What agents of a game may be called: monitor.csv and TensorBoard have their names.
+AGENT_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 #: `"package.module:attribute"`; what plugins offer is checked to have this form.
 ImportString = str
@@ -50,6 +54,11 @@ class EnvEntry:
             default, unless the set of the default agent has a block `compare:`. None: there is no default.
         score_range: the mean returns that count as 0 and as 1 if several environments are put on one scale, such as
             those of random actions and of a human. None: none is known.
+        agents: the names of the K agents that play one game together; only with a `factory`. The environments
+            g·K … g·K+K−1 that it makes are the agents of game g, in this order, and `num_envs` is a multiple of K. An
+            episode is a game: its return is the sum of the returns of all agents. A vector environment whose agents
+            leave the game at different times has a method `ignored_actions` (`a3c_zoo.learning.autoreset`). Empty:
+            each environment is a game of its own.
     """
 
     name: str
@@ -65,13 +74,30 @@ class EnvEntry:
     variant: str = ""
     budget_steps: int | None = None
     score_range: tuple[float, float] | None = None
+    agents: tuple[str, ...] = ()
     revision: int = ENTRY_REVISION
 
     def __post_init__(self) -> None:
+        for name in self.agents:
+            if not AGENT_NAME.fullmatch(name):
+                raise PluginError(
+                    f"environment '{self.name}': the agent '{name}' must be called by letters, digits, '_', '-' and '.'"
+                )
+        if len(set(self.agents)) < len(self.agents):
+            raise PluginError(f"environment '{self.name}': two of its agents have the same name")
         if self.score_range is not None and self.score_range[0] == self.score_range[1]:
             raise PluginError(
                 f"environment '{self.name}': the ends of score_range must differ: {self.score_range}"
             )
+
+    @property
+    def num_agents(self) -> int:
+        """K, how many environments of a batch play one game: 1 unless several agents play it."""
+        return max(len(self.agents), 1)
+
+    def whole_games(self, num_envs: int) -> int:
+        """The smallest number of environments that is at least `num_envs` and a multiple of K."""
+        return -(-num_envs // self.num_agents) * self.num_agents
 
     @property
     def own_id(self) -> str | None:
@@ -101,6 +127,8 @@ class EnvFamily:
             imports no module that the name chooses.
         variant: import string of `(rest: str, kwargs: Mapping) -> str`: the variant (`EnvEntry.variant`) of the
             environment that is made with these arguments (`env.kwargs`). Without it arguments change no variant.
+        agents: import string of `(rest: str, kwargs: Mapping) -> tuple[str, ...]`: the agents (`EnvEntry.agents`) of
+            the environment that is made with these arguments. Without it arguments change no agents.
     """
 
     prefix: str
@@ -109,6 +137,7 @@ class EnvFamily:
     examples: tuple[str, ...] = ()
     recognise: ImportString | None = None
     variant: ImportString | None = None
+    agents: ImportString | None = None
     revision: int = ENTRY_REVISION
 
 

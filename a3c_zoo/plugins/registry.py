@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, one_line, type_and_message, unknown_name
@@ -125,23 +125,33 @@ class Registry:
         )
 
     def with_arguments(self, env: EnvEntry, kwargs: Mapping[str, object]) -> EnvEntry:
-        """Returns an environment with the variant that it has if it is made with these arguments (`env.kwargs`).
+        """Returns an environment with the variant and the agents that it has if it is made with these arguments.
+
+        Args:
+            kwargs: the arguments (`env.kwargs`).
 
         Raises:
             PluginError: the plugin of its family fails.
         """
         prefix, _, rest = env.name.partition(":")
         family = self.families.get(prefix)
-        if family is None or family.variant is None or not kwargs:
+        if family is None or not kwargs:
             return env
-        try:
-            variant = entries.load_object(family.variant)(rest, kwargs)
-        except Exception as error:
-            why = type_and_message(error)
-            raise PluginError(
-                f"{self.owner(family)} failed to tell the variant of '{env.name}': {why}"
-            ) from error
-        return replace(env, variant=variant)
+        told = {"variant": family.variant, "agents": family.agents}
+        changed: dict[str, Any] = {}
+        for field, path in told.items():
+            if path is None:
+                continue
+            try:
+                changed[field] = entries.load_object(path)(rest, kwargs)
+            except ZooError:
+                raise
+            except Exception as error:
+                why = type_and_message(error)
+                raise PluginError(
+                    f"{self.owner(family)} failed to tell the {field} of '{env.name}': {why}"
+                ) from error
+        return replace(env, **changed)
 
     def agent(self, name: str) -> AgentEntry:
         """Returns the agent or baseline `name`. Raises UnknownNameError if there is none."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from a3c_zoo.config.sets import env_of
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.registry import get_registry
@@ -61,7 +62,7 @@ def task_of(directory: Run, episodes: int) -> EvaluationTask:
     registry = get_registry()
     config = directory.config(registry)
     return EvaluationTask(
-        entry=registry.env(config.env_name),
+        entry=env_of(registry, config),
         network=registry.network(config.network.name) if config.network else None,
         config=config,
         load=registry.agent(config.agent_name).load,

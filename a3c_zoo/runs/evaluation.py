@@ -28,6 +28,7 @@ from a3c_zoo.learning.actions import ActionDistribution, action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite, naming_misfits
 from a3c_zoo.learning.environments import closed, make_vector_env
+from a3c_zoo.learning.games import games_over
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import Spaces, one_torch_thread
 from a3c_zoo.learning.mujoco import drawing_cure, drawing_variables
@@ -59,7 +60,8 @@ class EpisodesToPlay:
 
     Attributes:
         entry, config: the environment and its configuration.
-        count: how many episodes. num_envs: environments side by side; no more than `count` are made.
+        count: how many episodes; games, if several agents play. num_envs: environments side by side; no more are made
+            than `count` episodes need at once.
         seed, number: the run's seed and the evaluation's number, which together seed the environments.
         patience_s: for how long no episode may end, in an environment without a time limit.
     """
@@ -78,30 +80,35 @@ class EpisodesToPlay:
         return seed_for(self.seed, SEED_EVALUATION, self.number)
 
     def make_env(self, render_mode: str | None = None) -> VectorEnv[Any, Any, Any]:
-        """Makes the environments. Raises as `make_vector_env`."""
-        return make_vector_env(
-            self.entry, self.config, min(self.num_envs, self.count), self.env_seed, render_mode
-        )
+        """Makes the environments: no more games than episodes. Raises as `make_vector_env`."""
+        most = self.count * self.entry.num_agents
+        return make_vector_env(self.entry, self.config, min(self.num_envs, most), self.env_seed, render_mode)
 
 
 class PlayedEpisode(NamedTuple):
-    """An episode's raw return, and its length in agent steps."""
+    """An episode's raw return, and its length in agent steps; and the return of each agent, if several play."""
 
     episode_return: float
     length: int
+    agent_returns: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedEpisodes:
-    """Episodes in the order in which they ended, with greedy (`deterministic`) or sampled actions, in `seconds`."""
+    """Episodes in the order in which they ended, with greedy (`deterministic`) or sampled actions, in `seconds`.
+
+    agents: the names of the agents that play together; empty for a single agent.
+    """
 
     episodes: list[PlayedEpisode]
     deterministic: bool
     seconds: float
+    agents: tuple[str, ...] = ()
 
     def evaluation(self) -> Evaluation:
         """Their figures."""
-        returns, lengths = zip(*self.episodes, strict=True)
+        returns, lengths, of_agents = zip(*self.episodes, strict=True)
+        means = np.mean(of_agents, axis=0).tolist() if self.agents else []
         return Evaluation(
             episodes=len(self.episodes),
             mean_return=float(np.mean(returns)),
@@ -111,6 +118,7 @@ class PlayedEpisodes:
             mean_length=float(np.mean(lengths)),
             deterministic=self.deterministic,
             seconds=self.seconds,
+            agent_returns=dict(zip(self.agents, means, strict=True)),
         )
 
 
@@ -236,17 +244,17 @@ def evaluate_policy(
             on_step(len(played))
             if film:
                 film.show(partial(_picture, env, to_play.entry.name), _fps(env), is_last=bool(ended[0]))
-    return PlayedEpisodes(played, deterministic, time.monotonic() - start_s)
+    return PlayedEpisodes(played, deterministic, time.monotonic() - start_s, to_play.entry.agents)
 
 
 def play_episodes(
     policy: Policy, env: VectorEnv[Any, Any, Any], to_play: EpisodesToPlay, deterministic: bool
 ) -> Iterator[tuple[list[PlayedEpisode], NDArray[np.bool_], NDArray[np.float64]]]:
     """Plays episodes. Yields after each step the episodes that ended with it and count; and until the next one where
-    an episode ended, `[N]`, and the returns so far, `[N]`.
+    an episode ended, `[G]`, and the returns so far, `[G]`.
 
-    Each environment plays a quota that is fixed beforehand. If the first episodes to finish counted instead, short
-    episodes would count too often.
+    G is the number of environments; of games, if several agents play each (`EnvEntry.agents`). Each plays a quota that
+    is fixed beforehand. If the first episodes to finish counted instead, short episodes would count too often.
 
     Raises:
         RunDirectoryError: the policy is of other spaces than the environment.
@@ -259,11 +267,13 @@ def play_episodes(
     settings = LibrarySettings.now()
     state = None
     starts = np.ones(env.num_envs, np.bool_)
-    left = np.full(env.num_envs, to_play.count // env.num_envs)
-    running = np.zeros(env.num_envs, np.float64)
-    left[: to_play.count % env.num_envs] += 1
-    length = np.zeros(env.num_envs, np.int64)
-    ignored = np.zeros(env.num_envs, np.bool_)
+    num_agents = to_play.entry.num_agents
+    num_games = env.num_envs // num_agents
+    left = np.full(num_games, to_play.count // num_games)
+    running = np.zeros((num_games, num_agents), np.float64)
+    left[: to_play.count % num_games] += 1
+    length = np.zeros(num_games, np.int64)
+    ended = np.zeros(env.num_envs, np.bool_)
     if _has_limit(env, to_play.config):
         patience_s = math.inf
     else:
@@ -282,21 +292,22 @@ def play_episodes(
             actions, state = predict(observation, state, starts, deterministic, **given)
             observation, reward, terminated, truncated, info = env.step(actions)
             _finite(observation, "an observation", to_play)
-            running += _finite(np.where(ignored, 0, reward), "a reward", to_play)
-            length += ~ignored
+            ignored = autoreset.ignored(info, ended)
+            rewards = _finite(np.where(ignored, 0, reward), "a reward", to_play)
+            running += rewards.reshape(running.shape)
+            length += ~ignored.reshape(running.shape).all(axis=1)
             # Some environments return 0 and 1.
             ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
-            played = [
-                PlayedEpisode(float(running[n]), int(length[n])) for n in np.flatnonzero(ended & (left > 0))
-            ]
-            left -= ended & (left > 0)
-            yield played, ended, running
-            if ended.any():
+            over = games_over(~ignored, ended, num_agents)
+            played = [_played(running[g], int(length[g])) for g in np.flatnonzero(over & (left > 0))]
+            left -= over & (left > 0)
+            yield played, over, running.sum(axis=1)
+            if over.any():
                 last_end_s = time.monotonic()
             elif time.monotonic() - last_end_s > patience_s:
                 raise _endless(to_play, int(length.max()))
-            running[ended] = 0
-            length[ended] = 0
+            running[over] = 0
+            length[over] = 0
             if masks is not None:
                 masks.step(info, ended)
             if ended.any():
@@ -304,12 +315,17 @@ def play_episodes(
                 _finite(observation, "an observation", to_play)
                 if masks is not None:
                     masks.restart(info, ended)
-            # An episode starts with this observation, or with the one after the ignored step.
+            # An episode starts with this observation, or with the one after the ignored steps.
             if autoreset.ignores_a_step:
                 starts = ignored
-                ignored = ended
             else:
                 starts = ended
+
+
+def _played(agent_returns: NDArray[np.float64], length: int) -> PlayedEpisode:
+    """A played episode, of the returns of its agents, `[K]`."""
+    each = tuple(agent_returns.tolist()) if len(agent_returns) > 1 else ()
+    return PlayedEpisode(float(agent_returns.sum()), length, each)
 
 
 def _distribution_within_masks(

@@ -22,7 +22,7 @@ from a3c_zoo.runs.resources import Clock, Usage
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck
-from a3c_zoo.store.checkpoints import RunState
+from a3c_zoo.store.checkpoints import RunState, WindowState
 from a3c_zoo.words import return_text
 
 #: Episodes in a mean return.
@@ -39,16 +39,21 @@ KEPT_OF_SECONDS = 0.99
 class RunProgress:
     """Adds up what the agent reports, over all sessions of the run.
 
+    Args:
+        agents: the names of the agents that play together (`EnvEntry.agents`).
+
     Attributes:
         steps: agent steps. episodes: finished episodes. updates: optimizer steps. metrics: the newest value of each.
         skipped: updates of this session that were not made, because their gradient was not finite.
         first_rollout: see `Progress`.
-        returns, lengths: those of the last 100 episodes, in the order in which they ended.
+        returns, lengths: those of the last 100 episodes, in the order in which they ended. agent_returns: those of each
+            agent in them, if several agents play.
         best_return, best_training_s: see `Progress`.
     """
 
-    def __init__(self, clock: Clock, saved: RunState | None) -> None:
+    def __init__(self, clock: Clock, saved: RunState | None, agents: tuple[str, ...] = ()) -> None:
         self._clock = clock
+        self._agents = agents
         if saved:
             self.steps = saved.steps
             self.episodes = saved.episodes
@@ -59,6 +64,8 @@ class RunProgress:
             self.updates = 0
         self.returns: deque[float] = deque(saved.window.returns if saved else (), WINDOW)
         self.lengths: deque[int] = deque(saved.window.lengths if saved else (), WINDOW)
+        kept = saved.window.agent_returns if saved else ()
+        self.agent_returns: deque[list[float]] = deque(kept, WINDOW)
         self.metrics: dict[str, float] = {}
         self.skipped = self.first_rollout = 0
         self.best_return: float | None = None
@@ -71,6 +78,8 @@ class RunProgress:
         for episode in episodes:  # as plain numbers: a checkpoint that holds NumPy's cannot be read
             self.returns.append(float(episode.episode_return))
             self.lengths.append(int(episode.length))
+            if self._agents and episode.agent_returns:
+                self.agent_returns.append([float(each) for each in episode.agent_returns])
         self.episodes += len(episodes)
         for report in reports:
             self.steps = max(self.steps, int(report.steps))
@@ -92,6 +101,17 @@ class RunProgress:
         if self.returns:
             return sum(self.returns) / len(self.returns)
         return None
+
+    @property
+    def mean_agent_returns(self) -> dict[str, float]:
+        """Name of an agent → its mean return in the last 100 episodes; empty if none has ended, or one agent plays."""
+        columns = zip(*self.agent_returns, strict=True)
+        means = [sum(column) / len(column) for column in columns]
+        return dict(zip(self._agents, means, strict=bool(means)))
+
+    def window(self) -> WindowState:
+        """The last 100 episodes, for a checkpoint."""
+        return WindowState([*self.returns], [*self.lengths], [*self.agent_returns])
 
     def now(self, evaluator: EvaluatorResult | None = None, usage: Usage | None = None) -> Progress:
         """Where the run stands.
@@ -130,6 +150,7 @@ class RunProgress:
             time_shares={part: part_s / all_s for part, part_s in self._seconds.items()} if all_s > 0 else {},
             cores=usage.cores if usage else None,
             memory_mib=usage.memory_mib if usage else None,
+            agent_returns_100=self.mean_agent_returns,
         )
 
 

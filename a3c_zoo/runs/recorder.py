@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import platform
 import re
@@ -37,19 +38,26 @@ _EVENTS = re.compile(r"events\.out\.tfevents\.(\d{10}\.\d{6})\.")
 
 
 class Monitor(RowFile):
-    """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`."""
+    """monitor.csv in stable-baselines3's format, plus the columns `step` (of the run) and `worker`.
+
+    If several agents play, a row is a game, and the return of each agent has a column `r_NAME`.
+    """
 
     head_lines = MONITOR.head_lines
 
-    def start(self, env_name: str) -> None:
+    def start(self, env_name: str, agents: Sequence[str] = ()) -> None:
         """Training starts now: t_start + t is the time of day at which an episode ends."""
         if self.position == 0:
             header = json.dumps({"t_start": time.time(), "env_id": env_name})
-            self.append(f"#{header}\nr,l,t,step,worker\n".encode())
+            columns = ",".join(["r,l,t,step,worker", *(f"r_{name}" for name in agents)])
+            self.append(f"#{header}\n{columns}\n".encode())
 
-    def write(self, rows: Sequence[tuple[float, int, float, int, int]]) -> None:
-        """Appends (return, length, training seconds, step, worker) rows."""
-        text = "".join(f"{round(r, 6)},{n},{t:.6f},{step},{worker}\n" for r, n, t, step, worker in rows)
+    def write(self, rows: Sequence[tuple[float, ...]]) -> None:
+        """Appends rows: return, length, training seconds, step and worker, then the return of each agent."""
+        text = "".join(
+            f"{round(r, 6)},{n},{t:.6f},{step},{worker}{''.join(f',{round(own, 6)}' for own in agents)}\n"
+            for r, n, t, step, worker, *agents in rows
+        )
         self.append(text.encode())
 
 
@@ -243,6 +251,7 @@ class Publisher:
     ) -> None:
         config = setup.config
         self._watch = watch
+        self._agents = setup.entry.agents
         self.hooks = watch.hooks
         self.hooks.on_failure = lambda line: self.event(self._published[0], "hook_failed", line, {})
         self.run = RunInfo(directory.home, config.env_name, config.agent_name, config)
@@ -266,7 +275,7 @@ class Publisher:
 
     def start(self) -> None:
         """Training starts now."""
-        self._monitor.start(self.run.env_name)
+        self._monitor.start(self.run.env_name, self._agents)
 
     def write(self, episodes: Sequence[Episode]) -> None:
         """Writes finished episodes to monitor.csv, in the order in which they ended."""
@@ -274,10 +283,21 @@ class Publisher:
             clock = self._watch.clock
             self._monitor.write(
                 [
-                    (e.episode_return, e.length, clock.of("training", e.time_s), e.step, e.worker)
+                    (
+                        e.episode_return,
+                        e.length,
+                        clock.of("training", e.time_s),
+                        e.step,
+                        e.worker,
+                        *self._agent_returns(e),
+                    )
                     for e in episodes
                 ]
             )
+
+    def _agent_returns(self, episode: Episode) -> tuple[float, ...]:
+        """The return of each agent; NaN if what trains does not tell them."""
+        return episode.agent_returns or (math.nan,) * len(self._agents)
 
     def announce(self, episodes: Sequence[Episode]) -> None:
         """Tells the plugins of finished episodes."""
@@ -319,6 +339,8 @@ class Publisher:
         if progress.mean_return_100 is not None and progress.mean_length_100 is not None:
             scalars["episode/return_mean_100"] = progress.mean_return_100
             scalars["episode/length_mean_100"] = progress.mean_length_100
+        for name, mean in progress.agent_returns_100.items():
+            scalars[f"episode/return_mean_100/{name}"] = mean
         metrics = {f"train/{name}": value for name, value in progress.metrics.items()}
         self._tensorboard.write(scalars | metrics | sb3_scalars(progress), progress.steps)
         self.hooks.metrics(self.run, progress)

@@ -31,7 +31,6 @@ from a3c_zoo.store.checkpoints import (
     EvaluatorState,
     ResourceState,
     RunState,
-    WindowState,
     checkpoint_steps,
     prune_checkpoints,
     step_file,
@@ -79,7 +78,7 @@ class Session:
         if state:
             watch.clock.go_on_from(state.seconds)
             watch.meter.go_on_from(state.resources)
-        self._progress = RunProgress(watch.clock, state)
+        self._progress = RunProgress(watch.clock, state, setup.entry.agents)
         task = EvaluationTask.of(
             setup, directory.checked_file, CHECK_EVALUATIONS, self.config.run.evaluation_episodes
         )
@@ -338,7 +337,7 @@ class Session:
             next_check=stopping.next_check,
             evaluation=stopping.evaluation,
             evaluation_step=stopping.evaluation_step,
-            window=WindowState([*progress.returns], [*progress.lengths]),
+            window=progress.window(),
             monitor_position=self._publisher.position,
             seconds=self._clock.of_all(),
             evaluator=self._evaluations,
@@ -375,6 +374,7 @@ class Session:
             total_s=self._clock.total_s,
             steps_per_s=progress.steps / training_s if training_s > 0 else 0.0,
             mean_return_100=progress.mean_return,
+            agent_returns_100=progress.mean_agent_returns,
             evaluation=self._stopping.evaluation,
             cpu_s=self._watch.meter.cpu_s,
             peak_memory_mib=self._watch.meter.peak_memory_mib,

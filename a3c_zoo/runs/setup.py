@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from a3c_zoo.config import Config, RunConfig
 from a3c_zoo.config.provenance import plugin_versions, plugins_of
-from a3c_zoo.config.sets import entries_of
+from a3c_zoo.config.sets import entries_of, env_of
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.plugins.registry import GIVEN, Registry
 from a3c_zoo.plugins.run_hooks import RunHooks
@@ -61,7 +61,7 @@ class RunSetup:
             optimizer = registry.optimizer(config.optimizer.name)
         else:
             optimizer = None
-        env = registry.env(config.env_name)
+        env = env_of(registry, config)
         agent = registry.agent(config.agent_name)
         if serial:
             config = in_turn(config)

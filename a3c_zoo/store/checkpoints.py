@@ -49,10 +49,11 @@ class DamagedCheckpointError(RunDirectoryError):
 
 @dataclass(frozen=True, slots=True)
 class WindowState:
-    """Returns and lengths of the last 100 training episodes, the oldest first."""
+    """Returns and lengths of the last 100 training episodes, the oldest first; and the returns of each agent."""
 
     returns: list[Finite]
     lengths: list[Count]
+    agent_returns: list[list[Finite]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,8 +261,7 @@ def _check_ignored_step(
     subject: Subject, actions: NDArray[Any], trajectory: Trajectory, is_repeatable: bool
 ) -> None:
     """NEXT_STEP: checks that the step after an end only resets."""
-    ignored = np.zeros_like(trajectory.ended)
-    ignored[1:] = trajectory.ended[:-1]
+    ignored = trajectory.ignored
     for fault, message in (
         (ignored & trajectory.ended, "ended an episode, one step after another end"),
         (ignored & (trajectory.steps["reward"] != 0), "gave a reward, one step after the end of an episode"),
@@ -292,19 +291,19 @@ def _check_new_episodes(subject: Subject, trajectory: Trajectory) -> None:
     """Checks that an end is followed by the first observation of a new episode."""
     with subject.made():
         starts = [subject.reset(seed) for seed in (1, 2, 3, *[None] * 20)]
-    delay = 2 if subject.mode == "NextStep" else 1
     always_the_same = all(equal_rows(start, starts[0]) for start in starts)
-    places = [
-        (t, n) for t, n in np.argwhere(trajectory.ended).tolist() if t + delay < len(trajectory.steps) + 1
-    ]
+    rows = {(t, n): _next_start(subject, trajectory, t, n) for t, n in np.argwhere(trajectory.ended).tolist()}
+    places = [place for place, row in rows.items() if row is not None]
     for ends in _ends_of_a_kind(places, trajectory) if always_the_same else ():
-        pairs = [(trajectory.row(t + delay, n), tuple(array[n] for array in starts[0])) for t, n in ends]
+        pairs = [
+            (trajectory.row(rows[t, n] or 0, n), tuple(array[n] for array in starts[0])) for t, n in ends
+        ]
         if any(equal_rows(row, first) for row, first in pairs):
             continue  # an end that leads elsewhere may have met a rare start
         row, first = pairs[0]
         subject.problem(
             "autoreset",
-            f"an episode ended at step {ends[0][0]}, but the observation of step {ends[0][0] + delay - 1} is "
+            f"an episode ended at step {ends[0][0]}, but the observation of step {(rows[ends[0]] or 0) - 1} is "
             f"{shown(row)}, where in autoreset mode {subject.mode} a new episode begins, whose first observation is "
             f"{shown(first)}",
             CURE_AUTORESET,
@@ -318,6 +317,19 @@ def _check_new_episodes(subject: Subject, trajectory: Trajectory) -> None:
         "first of the new episode",
         CURE_AUTORESET,
     )
+
+
+def _next_start(subject: Subject, trajectory: Trajectory, t: int, n: int) -> int | None:
+    """The row with which environment n begins the episode after that which ended with step t; None if none follows."""
+    length = len(trajectory.steps)
+    if subject.mode != "NextStep":
+        return t + 1
+    if subject.entry.num_agents == 1:
+        return t + 2 if t + 2 <= length else None
+    row = t + 1
+    while row < length and trajectory.ignored[row, n]:
+        row += 1
+    return row if row < length else None
 
 
 def _ends_of_a_kind(places: list[tuple[int, int]], trajectory: Trajectory) -> Iterator[list[tuple[int, int]]]:

@@ -160,7 +160,7 @@ def measure(
     returns = np.zeros(env.num_envs)
     discounted = np.zeros(env.num_envs)
     lengths = np.zeros(env.num_envs, np.int64)
-    is_ignored = np.zeros(env.num_envs, np.bool_)
+    ended = np.zeros(env.num_envs, np.bool_)
     start_s = time.monotonic()
     calls = 0
     while play.steps < steps and time.monotonic() - start_s < limit_s:
@@ -172,8 +172,8 @@ def measure(
         else:
             actions = masks.random_actions(random)
         observation, rewards, terminated, truncated, info = env.step(actions)
+        is_real = ~autoreset.ignored(info, ended)
         ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
-        is_real = ~is_ignored
         paid = np.where(is_real, rewards, 0.0)
         returns += paid
         lengths += is_real
@@ -188,10 +188,6 @@ def measure(
             play.truncated.append(bool(truncated[n]))
         returns[ended] = lengths[ended] = 0
         discounted[terminated | truncated] = 0.0
-        if autoreset.ignores_a_step:
-            is_ignored = ended
-        else:
-            is_ignored = np.zeros_like(ended)
         if masks is not None:
             masks.step(info, ended)
         observation, info = autoreset.restart(observation, info, ended)

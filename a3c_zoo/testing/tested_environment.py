@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, one_line
 from a3c_zoo.learning.action_masks import FollowedMasks, masks_to_follow
-from a3c_zoo.learning.autoreset import autoreset_mode, episode_over
+from a3c_zoo.learning.autoreset import autoreset_mode, autoreset_of, episode_over
 from a3c_zoo.learning.contract import misfit
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.spaces import Part, parts_of, row_of
@@ -53,6 +53,7 @@ class Trajectory:
             episode.
         actions: as they were taken, within action masks, `[T, N, ...]`; dictionaries or tuples `[T, N]` in a Dict or a
             Tuple space.
+        ignored: which of them the environment ignored, `[T, N]`, bool. What came before the first step is not known.
         finals: (t, n) → final observation of the episode that ended with this step, for SAME_STEP and
             DISABLED.
     """
@@ -60,6 +61,7 @@ class Trajectory:
     observations: Rows
     steps: NDArray[Any]
     actions: NDArray[Any]
+    ignored: NDArray[np.bool_]
     finals: dict[tuple[int, int], Rows] = field(default_factory=dict)
 
     @property
@@ -76,7 +78,9 @@ class Trajectory:
         """The trajectory from step `start` on."""
         finals = {(t - start, n): final for (t, n), final in self.finals.items() if t >= start}
         observations = tuple(array[start:] for array in self.observations)
-        return Trajectory(observations, self.steps[start:], self.actions[start:], finals)
+        return Trajectory(
+            observations, self.steps[start:], self.actions[start:], self.ignored[start:], finals
+        )
 
     def first_difference(self, other: Trajectory) -> int | None:
         """The first step at which two trajectories of one length differ; -1 for the start, None if they are equal."""
@@ -139,7 +143,7 @@ class Subject:
     def __init__(self, entry: EnvEntry, config: EnvConfig, num_envs: int, findings: Findings) -> None:
         self.entry = entry
         self.config = config
-        self.num_envs = num_envs
+        self.num_envs = entry.whole_games(num_envs)
         self.findings = findings
 
     def problem(self, check: str, message: str, cure: str) -> None:
@@ -252,7 +256,12 @@ class Subject:
         In place of an action that a mask forbids, it takes the next one that is allowed.
         """
         observations = tuple(np.empty((len(actions) + 1, *array.shape), array.dtype) for array in start)
-        trajectory = Trajectory(observations, np.zeros(actions.shape[:2], STEP), actions.copy())
+        trajectory = Trajectory(
+            observations,
+            np.zeros(actions.shape[:2], STEP),
+            actions.copy(),
+            np.zeros(actions.shape[:2], np.bool_),
+        )
         for array, row in zip(observations, start, strict=True):
             array[0] = row
         before: Any = None
@@ -321,6 +330,13 @@ class Subject:
         )
         for name, values in zip(STEP.names or (), (rewards, terminated, truncated, ended), strict=True):
             trajectory.steps[name][t] = values
+        ended_before = trajectory.ended[t - 1] if t else np.zeros_like(ended)
+        ignored = self.call(
+            "ignored_actions()", lambda: autoreset_of(self.env).ignored(dict(info), ended_before)
+        )
+        if not self._check_array(what, "from ignored_actions()", ignored, "b", "bool"):
+            self.findings.stop_quietly()
+        trajectory.ignored[t] = ignored
         if self.mode == "SameStep" and ended.any():
             self._keep_finals(t, observations, info, trajectory)
         self._read_masks_of_step(info, ended)

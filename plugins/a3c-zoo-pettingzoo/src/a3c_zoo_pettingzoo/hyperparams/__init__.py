@@ -1,0 +1,1 @@
+"""Hyperparameter sets of games of several agents."""
