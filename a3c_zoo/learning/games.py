@@ -45,7 +45,7 @@ def games_over(acted: Bools, ended: Bools, num_agents: int) -> Bools:
     over: Bools = of_games.any(axis=1)
     if num_agents > 1:
         of_games = (acted & ~ended).reshape(-1, num_agents)
-        return over & ~of_games.any(axis=1)
+        over = over & ~of_games.any(axis=1)
     return over
 
 
