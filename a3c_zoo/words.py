@@ -30,6 +30,9 @@ def agents_text(returns: Mapping[str, float]) -> str:
     texts = [f"{name} {return_text(value)}" for name, value in returns.items()]
     if len(texts) <= MOST_AGENTS:
         return ", ".join(texts)
+    different = {return_text(value) for value in returns.values()}
+    if len(different) == 1:
+        return f"{len(texts)} agents, {different.pop()} each"
     least, greatest = min(returns, key=returns.__getitem__), max(returns, key=returns.__getitem__)
     return (
         f"{len(texts)} agents, from {return_text(returns[least])} ({least}) to {return_text(returns[greatest])} "

@@ -24,6 +24,7 @@ from a3c_zoo.learning.games import EpisodeAccounts, games_over
 from a3c_zoo.learning.objective import Objective, differentiate
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.words import agents_text
 from tests.toys import TinyNetwork
 from tests.toys_games import ENTRY, Duo
 from tests.toys_runs import scalars
@@ -215,3 +216,10 @@ def test_a_baseline_of_another_library_is_refused(tmp_path: Path) -> None:
 def test_random_actions_play_games(tmp_path: Path) -> None:
     outcome = a3c_zoo.train(ENTRY, agent="random", steps=100, runs_dir=tmp_path)
     assert outcome.agent_returns_100 == {"ann": 3, "bob": 9}
+
+
+def test_agents_in_a_line() -> None:
+    assert agents_text({"ann": 3.0, "bob": -12.34}) == "ann 3, bob -12.3"
+    many = {f"p{n}": float(n) for n in range(20)}
+    assert agents_text(many) == "20 agents, from 0 (p0) to 19.0 (p19)"
+    assert agents_text(dict.fromkeys(many, 2.0)) == "20 agents, 2 each"

@@ -9,6 +9,7 @@ of all agents. With K = 1 a game is the episode of one environment.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +41,11 @@ def games_over(acted: Bools, ended: Bools, num_agents: int) -> Bools:
         ended: whose own episodes ended with it, `[N]`.
         num_agents: K, with N = G·K.
     """
-    over: Bools = ended.reshape(-1, num_agents).any(axis=1)
+    of_games: Any = ended.reshape(-1, num_agents)
+    over: Bools = of_games.any(axis=1)
     if num_agents > 1:
-        plays_on: Bools = (acted & ~ended).reshape(-1, num_agents).any(axis=1)
-        return over & ~plays_on
+        of_games = (acted & ~ended).reshape(-1, num_agents)
+        over = over & ~of_games.any(axis=1)
     return over
 
 
