@@ -157,7 +157,10 @@ class RunConfig(Section):
     workers: Annotated[
         int,
         TrainOption(
-            "--workers", "N|auto", "Number of worker processes; auto: all cores that the set can use."
+            "--workers",
+            "N|auto",
+            "Number of worker processes; auto: all cores that the set can use.",
+            on_resume=True,
         ),
         WrapValidator(_number_or_auto),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1024}, {"enum": [AUTO]}]}),
