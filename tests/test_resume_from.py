@@ -568,7 +568,7 @@ def test_too_many_workers_leave_a_run_as_it_was(tmp_path: Path) -> None:
     before = (run / "config.yml").read_bytes()
     with (
         patch.object(hardware, "available_memory", lambda: 5 * hardware.WORKER_BYTES),
-        pytest.raises(ZooError, match="run.workers: 6 — .* enough for 5 workers"),
+        pytest.raises(ZooError, match=r"run\.workers: 6 — .* enough for 5 workers"),
     ):
         train_on(run, steps=400, workers=6)
     assert (run / "config.yml").read_bytes() == before

@@ -158,7 +158,7 @@ class A3CConfig(LossConfig):
         ge=1,
         le=1024,
         description="teams into which more workers than these are dealt; a team has env.num_envs environments in all, "
-        "and makes each update together, as one worker would; needs agent.clip_ratio; "
+        "and makes as many updates as one worker would, once all of it have collected; needs agent.clip_ratio; "
         "null: each worker learns by itself",
     )
 
@@ -208,13 +208,32 @@ class A3CConfig(LossConfig):
     def shares_out(self) -> bool:
         return self.teams is not None
 
-    def takes_workers(self, workers: int, num_envs: int, has_core: bool) -> bool:
+    def takes_workers(self, workers: int, num_envs: int) -> bool:
         if self.teams is None or workers <= self.teams:
             return True
-        members = workers // self.teams
-        smallest = self.steps_of_segment(num_envs) if has_core else 1
-        parts = self.samples_per_update(num_envs) // smallest
-        return not (workers % self.teams or num_envs % members or parts % members)
+        return not (workers % self.teams or num_envs % self.members_of_team(workers))
+
+    def members_of_update(self, workers: int, num_envs: int, has_core: bool) -> int:
+        """How many members of a team make an update together: as few as have the samples of two, or all of the team.
+
+        So at most half of the updates of a pass are made at the same time. Each member gives an update equal parts,
+        of whole segments with a recurrent core, and all samples of the group are in an update.
+
+        Args:
+            workers, num_envs: see `takes_workers`, which is true of them.
+        """
+        members = self.members_of_team(workers)
+        own = self.n_steps * num_envs // members
+        per_update = self.samples_per_update(num_envs)
+        smallest_part = self.steps_of_segment(num_envs) if has_core else 1
+        # A rollout of the team is a multiple of an update (`check`), so this number divides the members.
+        fewest = per_update // gcd(per_update, own)
+        sizes = [
+            size
+            for size in range(fewest, members + 1, fewest)
+            if members % size == 0 and per_update % (size * smallest_part) == 0
+        ]
+        return next((size for size in sizes if own * size >= 2 * per_update), sizes[-1])
 
     def check(self, num_envs: int) -> None:
         """Raises ConfigError for samples of an update, or for steps of a segment, that do not split a rollout.

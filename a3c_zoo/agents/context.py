@@ -161,7 +161,9 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
         if saved.reward_statistics is not None:
             fitting(saved.reward_statistics, RewardStatistics.zeros(there, 1), "agent.reward_statistics")
         if len(saved.workers) not in (0, there):
-            raise RunDirectoryError(f"agent.workers has {len(saved.workers)} states, agent.counters {there} rows")
+            raise RunDirectoryError(
+                f"agent.workers has {len(saved.workers)} states, agent.counters {there} rows"
+            )
         if there != num_members:
             saved = saved.shared_out(num_members)
     return saved

@@ -274,6 +274,8 @@ def describe(config: Config) -> list[Row]:
                 default = info.get_default(call_default_factory=True)
             label = f"{name}.{key}"
             source = config.sources.get(label, "default")
+            if label == "run.workers" and config.workers_why:
+                source += f"; {config.workers_why}"
             rows.append(Row(label, plain[key], info.description or "", to_jsonable_python(default), source))
     return rows
 

@@ -1,8 +1,8 @@
-"""An update of which several processes differentiate a part each: what a part must know of the whole.
+"""Updates that several processes make of the rollouts of all: what each must know of the whole.
 
-The loss of an update is a mean over its valid samples, and advantages are normalised over them. So the gradients of the
-parts add up to the gradient of the whole only if each loss is divided by the number of all samples, and advantages are
-shifted and scaled by the mean and the deviation of all.
+The loss of an update is a mean over its valid samples. So the gradients of its parts add up to the gradient of the whole
+only if each loss is divided by the number of all samples. Advantages are shifted and scaled by the mean and the
+deviation of all rollouts, because those of one process alone, of a few environments, are too noisy a measure.
 """
 
 from __future__ import annotations
@@ -21,17 +21,24 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class WholeUpdate:
-    """An update with all its parts: the number of valid samples, the mean of their advantages, and the deviation."""
+    """An update with all its parts: how many valid samples it has; mean and deviation by which it is normalised."""
 
     num_valid: int
     mean: float
     deviation: float
 
-    @classmethod
-    def of(cls, moments: Doubles) -> WholeUpdate:
-        """From its moments `[3]`, as `moments_of_updates` returns them for a part."""
-        count, mean, squares = moments.tolist()
-        return cls(int(count), mean, math.sqrt(squares / max(count, 1)))
+
+def whole_updates(of_members: Doubles, group: slice, per_pass: int) -> list[WholeUpdate]:
+    """The U updates of a group of members, normalised over the rollouts of all members.
+
+    Args:
+        of_members: the moments of what each contributes to its updates, `[members, U, 3]`.
+        group: those who make the updates together. per_pass: how many updates have each sample once.
+    """
+    counts = of_members[group, :, 0].sum(axis=0)
+    total, mean, squares = merged_moments(of_members[:, :per_pass].reshape(-1, 1, 3))[0].tolist()
+    deviation = math.sqrt(squares / max(total, 1))
+    return [WholeUpdate(int(count), mean, deviation) for count in counts]
 
 
 def moments_of_updates(advantages: Tensor, valid: Tensor, choices: Sequence[Tensor]) -> Doubles:
