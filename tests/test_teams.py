@@ -33,6 +33,7 @@ from a3c_zoo.agents.with_workers import check_processes
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config import settings as settings_module
 from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.config.settings import why_workers
 from a3c_zoo.errors import ConfigError, CrewLostError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.counters import STEPS, UPDATES, Counters
@@ -53,7 +54,7 @@ from a3c_zoo.runs.train import _many_workers
 from tests.test_learner_agents import CARTPOLE, MLP
 from tests.test_supervision import worker_pids
 from tests.toys import ADAM, TinyNetwork
-from tests.toys_runs import Listener, checkpoint, episodes
+from tests.toys_runs import Listener, checkpoint, command_line, episodes
 from tests.toys_teams import NUM_STEPS, NUM_UPDATES, Member, gradient_of, memory_of
 from tests.waits import LIMIT_S, wait_until
 
@@ -347,6 +348,30 @@ def test_auto_takes_the_cores_that_teams_can_use(cores: int, workers: int, monke
     assert resolve().run.workers == 2
     assert resolve("run.workers=auto").run.workers == min(cores, 2)
     assert resolve("run.workers=auto", "agent.teams=null", env="gym:LunarLander-v3").run.workers == min(cores, 2)
+
+
+@pytest.mark.parametrize(
+    ("workers", "cores", "shared_out", "why"),
+    [
+        (1, 1, [1, 2, 4], "this process may use one core"),  # such as in a cgroup of half a core
+        (4, 4, [1, 2, 4], "one for each of 4 cores"),
+        (4, 7, [1, 2, 4], "there are 7 cores, and the environments can be shared out among 1, 2, 4 workers"),
+        (2, 16, [], "there are 16 cores, but without agent.teams more workers need more steps"),
+    ],
+)
+def test_why_auto_took_so_many(workers: int, cores: int, shared_out: list[int], why: str) -> None:
+    assert why_workers(workers, cores, shared_out) == f"auto: {why}"
+
+
+def test_auto_in_half_a_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    """The quota of a cgroup is rounded up; `train --dry-run` and `show` say why there is one worker."""
+    monkeypatch.setattr(settings_module, "available_cores", lambda: hardware.cores_of_quota("50000 100000"))
+    assert resolve("run.workers=auto", env="gym:LunarLander-v3").run.workers == 1
+    assert command_line("train", "gym:LunarLander-v3", "--workers", "auto", "--dry-run") == 0
+    assert "workers       1, auto: this process may use one core\n" in capsys.readouterr().out
+    assert command_line("show", "hyperparams", "gym:LunarLander-v3", "-o", "run.workers=auto", "--json") == 0
+    [row] = [row for row in json.loads(capsys.readouterr().out) if row["key"] == "run.workers"]
+    assert (row["value"], row["source"]) == (1, "-o; auto: this process may use one core")
 
 
 def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:

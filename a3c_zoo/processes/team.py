@@ -7,9 +7,9 @@ Members whose own samples are too few for an update are a group, which makes its
     every member: collect ─▶ wait for all ─▶ differentiate its part ─┐
     every member: collect ─▶ wait for all ─▶ differentiate its part ─┴▶ sum of the gradients ─▶ the first applies it
 
-The groups of a team make their updates beside each other, without a lock. A group is synchronous data parallelism, as in
-DD-PPO (Wijmans et al. 2020, arXiv:1911.00357, section 3). A team makes as many updates of as many samples as one worker
-would. Each member counts its arrivals in a cell of its own (`store_order.py`).
+The groups of a team make their updates beside each other, without a lock. A group is synchronous data parallelism, as
+in DD-PPO (Wijmans et al. 2020, arXiv:1911.00357, section 3). A team makes as many updates of as many samples as one
+worker would. Each member counts its arrivals in a cell of its own (`store_order.py`).
 """
 
 from __future__ import annotations
