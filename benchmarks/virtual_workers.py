@@ -1,4 +1,4 @@
-"""Many workers that learn beside each other, in one process: how many steps they need, whatever the machine.
+"""Many workers beside each other, emulated in one process: how they learn by steps.
 
     python benchmarks/virtual_workers.py --env gym:LunarLander-v3 --workers 16 --seeds 50 51 --steps 200000 \
         -o env.num_envs=1 -o agent.rollout_ticks=19 -o agent.members=8 [--csv FILE]
@@ -47,9 +47,11 @@ class VirtualConfig(A3CConfig):
     members: int = Field(1, ge=1, description="workers of a team")
     rollout_ticks: float = Field(54, ge=0, description="time of a rollout, in times of an update")
     waits: bool = Field(True, description="members wait for their team before they learn")
+    waits_after: bool = Field(False, description="members also wait for their team before they collect")
     normalized_over: Literal["update", "team"] = Field(
         "team", description="team: advantages are normalised over the rollouts of a team of several members"
     )
+    shares_samples: bool = Field(False, description="an update has samples of all members of the team")
     anew: bool = Field(False, description="values and advantages are computed anew before each pass")
     kl_limit: float | None = Field(None, description="a worker leaves its rollout beyond this divergence")
     clipped_against: Literal["acted", "pulled"] = Field(
@@ -166,6 +168,7 @@ def virtual_worker(*arguments: Any) -> Any:
 
     from a3c_zoo.agents import A3CWorker
     from a3c_zoo.learning.actions import masked_logits
+    from a3c_zoo.learning.counters import STEPS
     from a3c_zoo.learning.objective import advantages_and_returns
     from a3c_zoo.learning.samples import differentiate_samples
     from a3c_zoo.learning.update_parts import WholeUpdate, moments_of_updates, whole_updates
@@ -183,12 +186,35 @@ def virtual_worker(*arguments: Any) -> Any:
                 if self.agent.waits and self.agent.members > 1:
                     yield None
                 yield from self._learn(rollout)
+                if self.agent.waits_after and self.agent.members > 1:
+                    yield None
 
         def join(self, team: list[Any]) -> None:
             """All members of the team have collected."""
-            if self.agent.normalized_over == "team":
+            if self.agent.shares_samples:
+                team = sorted(team, key=lambda member: member.rank)
+                self._place = team.index(self)
+                self._pooled = self._pool(team)
+                self._shuffles = torch.Generator().manual_seed(int(team[0].row[STEPS]))
+            elif self.agent.normalized_over == "team":
                 moments = np.array([member.moments() for member in team])
                 [self._of_team] = whole_updates(moments, slice(0, len(team)), 1)
+
+        def _pool(self, team: list[Any]) -> Any:
+            parts = [member._samples for member in team]
+            tensors = {
+                name: torch.cat([getattr(part, name) for part in parts])
+                for name in ("observations", "actions", "log_probs", "advantages", "returns", "valid")
+            }
+            return replace(parts[0], **tensors)
+
+        def _batches_of(self, samples: Any) -> Iterator[Any]:
+            if not self.agent.shares_samples:
+                yield from samples.batches(self._size, self.collector.generator)
+                return
+            chosen = self._pooled.shuffled(self._size, self._shuffles)
+            for numbers in chosen[self._place :: self.agent.members]:
+                yield self._pooled.chosen(numbers)
 
         def moments(self) -> Any:
             samples: Any = self._samples
@@ -202,7 +228,7 @@ def virtual_worker(*arguments: Any) -> Any:
             for number in range(self.agent.passes):
                 if number and self.agent.anew:
                     samples = self._valued_anew(rollout, samples)
-                for batch in samples.batches(self._size, self.collector.generator):
+                for batch in self._batches_of(samples):
                     self.pull()
                     if not batch.valid.any():
                         continue

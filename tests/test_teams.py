@@ -28,7 +28,7 @@ from a3c_zoo import hardware, system
 from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.context import WorkerContext
-from a3c_zoo.agents.teams import TeamWorker, config_of_member, team_memory
+from a3c_zoo.agents.teams import TeamWorker, config_of_member, decay_beside, team_memory
 from a3c_zoo.agents.with_workers import check_processes
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config import settings as settings_module
@@ -124,6 +124,28 @@ def test_updates_are_normalised_over_the_rollouts_of_the_team() -> None:
     assert [each.num_valid for each in whole_updates(members, slice(2, 3), 2)] == [0, 1, 1, 0]
 
 
+def test_updates_of_all_members_are_normalised_alone() -> None:
+    """1 and 3 with 5: mean 3, squares 8. And 5 alone."""
+    members = np.array([[[2.0, 2.0, 2.0], [0.0, 0.0, 0.0]], [[1.0, 5.0, 0.0], [1.0, 5.0, 0.0]]])
+    assert whole_updates(members, slice(0, 2), 1) == [WholeUpdate(3, 3.0, sqrt(8 / 3)), WholeUpdate(1, 5.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("beta1", "beside", "expected"),
+    [
+        (0.9, 2, 0.9),  # 9 updates old
+        (0.9, 4, 7 / 8),  # two updates more of others: 7
+        (0.9, 8, 3 / 4),  # 9 − 6 = 3
+        (0.9, 16, 1 / 2),  # 9 − 14 < 1
+        (0.3, 16, 0.3),
+        (0.0, 8, 0.0),
+    ],
+)
+def test_the_first_moment_of_many_beside_each_other(beta1: float, beside: int, expected: float) -> None:
+    """Gradients in Adam's first moment are β₁ / (1 − β₁) updates old on average, and those of two are one update old."""
+    assert decay_beside(beta1, 2, beside) == pytest.approx(expected)
+
+
 def test_advantages_are_normalised_by_numbers_of_the_whole() -> None:
     """1 and 3 with the mean 5 and the deviation √8 of the whole, not their own."""
     part = np.array([1.0, 3.0], np.float32)
@@ -194,7 +216,8 @@ def rollouts_until(pool: WorkerPool, steps: int) -> None:
 def test_groups_add_up_their_gradients_and_teams_stand_still_together(group_size: int) -> None:
     """Rank r is member r // 2 of team r % 2, so team 0 has ranks 0, 2, 4 and 6. Ten times they stand still.
 
-    With groups of two, ranks 0 and 2 make their updates together, and rank 0 applies them.
+    With groups of two, ranks 0 and 2 make their updates together, and rank 0 applies them. The first group of each team
+    makes one update more than the others.
     """
     with running(teams=2, members=4, group_size=group_size) as (pool, parameters):
         for _ in range(10):
@@ -218,12 +241,14 @@ def test_groups_add_up_their_gradients_and_teams_stand_still_together(group_size
                         for rank in group
                         for rollout in range(rollouts)
                         for update in range(NUM_UPDATES)
+                        if not first or update != rollout % NUM_UPDATES
                     )
                     assert torch.equal(parameters[group[0]], torch.zeros(7) + expected)
                     if rollouts:
                         assert all(torch.equal(states[rank]["seen"], parameters[group[0]]) for rank in group)
         applying = range(0, 8) if group_size == 1 else [*range(0, 8, 2 * group_size), *range(1, 8, 2 * group_size)]
-        made = [NUM_UPDATES * state["rollouts"] * (rank in applying) for rank, state in enumerate(states)]
+        per_rollout = [(NUM_UPDATES - (rank >= 2 * group_size)) * (rank in applying) for rank in range(8)]
+        made = [each * state["rollouts"] for each, state in zip(per_rollout, states, strict=True)]
         assert pool._counters.tensor[:, UPDATES].tolist() == made
         assert pool._counters.tensor[:, STEPS].tolist() == [NUM_STEPS * s["rollouts"] for s in states]
         assert all(state["cut"] == 0 for state in states)

@@ -60,12 +60,15 @@ class Member:
             raise
         self.row[STEPS] += NUM_STEPS
         for update in range(NUM_UPDATES):
+            if update == self.rollouts % NUM_UPDATES and self.team.group.start:
+                continue  # as an update without a valid sample: the first group makes one more
             total = self.team.sum(gradient_of(self.rank, self.rollouts, update))
             if total is not None:
                 self.parameters[self.rank].add_(total)
                 self.row[UPDATES] += 1
             self.team.made()
             self.seen = self.parameters[self.applying].clone()
+        self.team.end()
         self.rollouts += 1
 
     @property

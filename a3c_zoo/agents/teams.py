@@ -1,6 +1,6 @@
 """Teams of workers (`agent.teams`): how environments and samples are dealt out, and what members share.
 
-    member: collect ─▶ wait for the team ─▶ differentiate ─▶ apply, as in `a3c` ─▶ differentiate ─▶ apply …
+    member: collect ─▶ wait for the team ─▶ differentiate ─▶ apply, as in `a3c` ─▶ … ─▶ wait for the team
 
 A team has the environments of one worker, and makes as many updates of as many samples. With as many workers as teams,
 each worker is a team, and `a3c` trains as without teams. A member of a larger team has `env.num_envs / members`
@@ -93,6 +93,7 @@ class TeamWorker(RolloutWorker):
             self.team.made()
             if wanted:
                 self.tell(metrics)
+        self.team.end()
 
     def _pull_again(self) -> None:
         """Copies what the last update has changed, and no statistics: those of an update stay as they were."""
@@ -120,7 +121,7 @@ class TeamWorker(RolloutWorker):
 def config_of_member(config: Config) -> Config:
     """The configuration that a member of a team works by: with its part of the environments and of an update.
 
-    The segments of a recurrent core have the steps that they have without teams.
+    The segments of a recurrent core have the steps that they have without teams. Adam's β₁ is `decay_beside`.
     """
     agent = config.agent
     num_envs = config.env.num_envs
@@ -129,11 +130,28 @@ def config_of_member(config: Config) -> Config:
     own = {"update_samples": agent.samples_per_update(num_envs) // group_size(config)}
     if config.network is not None and config.network.has_core:
         own["segment_steps"] = agent.steps_of_segment(num_envs)
+    optimizer = config.optimizer
+    assert optimizer is not None
+    beside = config.run.workers // group_size(config)
     return replace(
         config,
         env=config.env.model_copy(update={"num_envs": num_envs // members}),
         agent=agent.model_copy(update=own),
+        optimizer=optimizer.model_copy(update={"beta1": decay_beside(optimizer.beta1, config.teams, beside)}),
     )
+
+
+def decay_beside(beta1: float, usual: int, beside: int) -> float:
+    """Adam's β₁ for so many who make updates beside each other, if it is `beta1` for the usual number.
+
+    The first moment is a mean of gradients, of which the newest are β₁ / (1 − β₁) updates old on average. Each was
+    usual − 1 updates old already when it was applied, because others had changed the parameters meanwhile. More of
+    them make gradients older, and the moment is made younger by as much. It keeps a mean of two (β₁ ½) at least, or
+    `beta1` if that is less. That many who go beside each other act like momentum is known of plain gradient descent
+    (Mitliagkas et al. 2016, arXiv:1605.09774).
+    """
+    age = beta1 / (1 - beta1) - (beside - usual)
+    return min(beta1, max(age, 1.0) / (1 + max(age, 1.0)))
 
 
 def group_size(config: Config) -> int:

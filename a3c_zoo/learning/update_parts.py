@@ -1,8 +1,9 @@
 """Updates that several processes make of the rollouts of all: what each must know of the whole.
 
 The loss of an update is a mean over its valid samples. So the gradients of its parts add up to the gradient of the whole
-only if each loss is divided by the number of all samples. Advantages are shifted and scaled by the mean and the
-deviation of all rollouts, because those of one process alone, of a few environments, are too noisy a measure.
+only if each loss is divided by the number of all samples. The same holds for the mean and the deviation by which
+advantages are normalised. If an update has samples of some processes alone, these are those of the rollouts of all:
+the samples of a few environments alone are too noisy a measure.
 """
 
 from __future__ import annotations
@@ -29,16 +30,25 @@ class WholeUpdate:
 
 
 def whole_updates(of_members: Doubles, group: slice, per_pass: int) -> list[WholeUpdate]:
-    """The U updates of a group of members, normalised over the rollouts of all members.
+    """The U updates of a group of members.
 
     Args:
         of_members: the moments of what each contributes to its updates, `[members, U, 3]`.
         group: those who make the updates together. per_pass: how many updates have each sample once.
     """
-    counts = of_members[group, :, 0].sum(axis=0)
-    total, mean, squares = merged_moments(of_members[:, :per_pass].reshape(-1, 1, 3))[0].tolist()
-    deviation = math.sqrt(squares / max(total, 1))
-    return [WholeUpdate(int(count), mean, deviation) for count in counts]
+    of_updates = merged_moments(of_members[group])
+    if len(of_members[group]) < len(of_members):
+        of_updates[:, 1:] = _mean_and_variance(merged_moments(of_members[:, :per_pass].reshape(-1, 1, 3)))
+    else:
+        of_updates[:, 1:] = _mean_and_variance(of_updates)
+    return [
+        WholeUpdate(int(count), mean, math.sqrt(variance)) for count, mean, variance in of_updates.tolist()
+    ]
+
+
+def _mean_and_variance(moments: Doubles) -> Doubles:
+    """From moments `[U, 3]`, `[U, 2]`."""
+    return np.stack((moments[:, 1], moments[:, 2] / np.maximum(moments[:, 0], 1)), axis=-1)
 
 
 def moments_of_updates(advantages: Tensor, valid: Tensor, choices: Sequence[Tensor]) -> Doubles:

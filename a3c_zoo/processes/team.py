@@ -1,6 +1,6 @@
 """Workers that collect and learn as one: each has a part of the environments, and they learn when all have collected.
 
-    every member: collect ─▶ wait for all ─▶ differentiate, apply, differentiate, apply …
+    every member: collect ─▶ wait for all ─▶ differentiate, apply, differentiate, apply … ─▶ wait for all
 
 Members whose own samples are too few for an update are a group, which makes its updates together:
 
@@ -33,7 +33,9 @@ from a3c_zoo.store_order import memory_barrier
 SPIN_S = 2e-3
 #: How often it lets `on_wait` look around, in seconds.
 LOOK_EVERY_S = 1e-3
-#: Arrivals of a member for an update: its gradient is there; its part of the sum is there; the update is made.
+#: Arrivals of a member for a rollout: it has collected; it has learned.
+ARRIVALS_OF_ROLLOUT = 2
+#: And for an update: its gradient is there; its part of the sum is there; the update is made.
 ARRIVALS_OF_UPDATE = 3
 
 #: Gives the core to another process that waits for it.
@@ -49,8 +51,7 @@ class TeamMemory:
     Attributes:
         gradients: of the members' parts of an update, `[teams, members, P]`, float32; empty if groups have one member.
         sums: of the gradients of each group, `[teams, groups, P]`, float32; the same.
-        moments: what `Team.exchange` exchanges, `[teams, 2, members, U, 3]`, float64, for U updates of a rollout;
-            rollouts take turns, because a member may begin the next while another reads those of the last.
+        moments: what `Team.exchange` exchanges, `[teams, members, U, 3]`, float64, for U updates of a rollout.
         arrived: how often each member has arrived, `[teams, members]`, int64.
         begun: the number of the newest rollout that a leader has begun, `[teams]`, int64.
         void: the number of the newest rollout that a member has left, `[teams]`, int64.
@@ -76,7 +77,7 @@ class TeamMemory:
         memory = TeamMemory(
             gradients=torch.zeros(teams, members, summed),
             sums=torch.zeros(teams, members // group_size, summed),
-            moments=torch.zeros(teams, 2, members, num_updates, 3, dtype=torch.float64),
+            moments=torch.zeros(teams, members, num_updates, 3, dtype=torch.float64),
             arrived=torch.zeros(teams, members, dtype=torch.int64),
             begun=torch.zeros(teams, dtype=torch.int64),
             void=torch.zeros(teams, dtype=torch.int64),
@@ -118,7 +119,7 @@ class Team:
         self._begun = memory.begun[team : team + 1].numpy()
         self._void = memory.void[team : team + 1].numpy()
         self._spin_s = SPIN_S if memory.spins else 0.0
-        self._arrivals_of_rollout = 1 + ARRIVALS_OF_UPDATE * memory.moments.shape[3]
+        self._arrivals_of_rollout = ARRIVALS_OF_ROLLOUT + ARRIVALS_OF_UPDATE * memory.moments.shape[2]
         size = memory.group_size
         edges = [num_parameters * place // size for place in range(size + 1)]
         self._part = slice(edges[place_in_group], edges[place_in_group + 1])
@@ -168,11 +169,18 @@ class Team:
         Raises:
             CutShort: a member has left the rollout.
         """
-        of_rollout: Doubles = self._moments[self._rollout % 2]
-        of_rollout[self.place] = moments
+        self._moments[self.place] = moments
         self._arrive()
         self._wait_for(slice(None))
-        return of_rollout
+        return self._moments
+
+    def end(self) -> None:
+        """Waits until all have learned: the next rollout is made by the policy with all updates of this one."""
+        self._arrivals = (
+            self._rollout + 1
+        ) * self._arrivals_of_rollout - 1  # another group may have made more updates
+        self._arrive()
+        self._wait_for(slice(None))
 
     def sum(self, gradient: Tensor) -> Tensor | None:
         """Adds up the gradients `[P]` of the group. Returns the sum to the member that applies it, None to the others.
