@@ -47,7 +47,7 @@ class VirtualConfig(A3CConfig):
     members: int = Field(1, ge=1, description="workers of a team")
     rollout_ticks: float = Field(54, ge=0, description="time of a rollout, in times of an update")
     waits: bool = Field(True, description="members wait for their team before they learn")
-    waits_after: bool = Field(False, description="members also wait for their team before they collect")
+    waits_after: bool = Field(True, description="members also wait for their team before they collect")
     normalized_over: Literal["update", "team"] = Field(
         "team", description="team: advantages are normalised over the rollouts of a team of several members"
     )

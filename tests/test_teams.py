@@ -142,7 +142,7 @@ def test_updates_of_all_members_are_normalised_alone() -> None:
     ],
 )
 def test_the_first_moment_of_many_beside_each_other(beta1: float, beside: int, expected: float) -> None:
-    """Gradients in Adam's first moment are β₁ / (1 − β₁) updates old on average, and those of two are one update old."""
+    """Gradients in Adam's first moment are β₁ / (1 − β₁) updates old on average, and those of two one update more."""
     assert decay_beside(beta1, 2, beside) == pytest.approx(expected)
 
 

@@ -150,8 +150,10 @@ def decay_beside(beta1: float, usual: int, beside: int) -> float:
     `beta1` if that is less. That many who go beside each other act like momentum is known of plain gradient descent
     (Mitliagkas et al. 2016, arXiv:1605.09774).
     """
-    age = beta1 / (1 - beta1) - (beside - usual)
-    return min(beta1, max(age, 1.0) / (1 + max(age, 1.0)))
+    if beside <= usual:
+        return beta1
+    age = max(1.0, beta1 / (1 - beta1) - (beside - usual))
+    return min(beta1, age / (1 + age))
 
 
 def group_size(config: Config) -> int:

@@ -1,9 +1,9 @@
 """Updates that several processes make of the rollouts of all: what each must know of the whole.
 
-The loss of an update is a mean over its valid samples. So the gradients of its parts add up to the gradient of the whole
-only if each loss is divided by the number of all samples. The same holds for the mean and the deviation by which
-advantages are normalised. If an update has samples of some processes alone, these are those of the rollouts of all:
-the samples of a few environments alone are too noisy a measure.
+The loss of an update is a mean over its valid samples. So the gradients of its parts add up to the gradient of the
+whole only if each loss is divided by the number of all samples. The same holds for the mean and the deviation by which
+advantages are normalised. If an update has samples of some processes alone, these are those of the rollouts of
+all: the samples of a few environments alone are too noisy a measure.
 """
 
 from __future__ import annotations
