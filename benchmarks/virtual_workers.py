@@ -1,4 +1,4 @@
-"""Many workers beside each other, emulated in one process: how they learn by steps.
+"""Many workers beside each other, emulated in one process: returns by steps.
 
     python benchmarks/virtual_workers.py --env gym:LunarLander-v3 --workers 16 --seeds 50 51 --steps 200000 \
         -o env.num_envs=1 -o agent.rollout_ticks=19 -o agent.members=8 [--csv FILE]

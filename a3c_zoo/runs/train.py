@@ -319,8 +319,8 @@ def _train(
         saved: the checkpoint to go on from. events: what happened before the first session; see `go_on_from`.
     """
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
-    if setup.config.workers_why and not setup.serial:
-        watch.observer.message(f"workers: {setup.config.workers_why}")
+    if setup.config.agent.shares_out and setup.config.workers_why and not setup.serial:
+        watch.observer.message(f"{setup.config.run.workers:,} workers, {setup.config.workers_why}")
     if saved is None and (told := _budget_told(setup.config)):
         watch.observer.message(told)
     allowance = Allowance(setup.config.run.restarts)
