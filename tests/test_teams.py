@@ -362,11 +362,12 @@ def resolve(*overrides: str, env: str = "cartpole", set_name: str | None = None)
     ("cores", "workers"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (12, 8), (16, 16), (64, 16)]
 )
 def test_auto_takes_the_cores_that_teams_can_use(cores: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`gym/a3c` has two teams with eight environments and updates of 64 samples; `pong/a3c-ppo` has auto itself."""
+    """`gym/a3c` and `gym/a3c-continuous` have two teams with eight environments; the first has auto itself."""
     monkeypatch.setattr(settings_module, "available_cores", lambda: cores)
-    config = resolve("run.workers=auto", env="gym:LunarLander-v3")
+    config = resolve(env="gym:LunarLander-v3")
     assert config.run.workers == workers
-    assert resolve(env="gym:LunarLander-v3").run.workers == 2
+    assert resolve(env="gym:Pendulum-v1").run.workers == 2
+    assert resolve("run.workers=auto", env="gym:Pendulum-v1").run.workers == workers
     assert resolve(env="pong", set_name="a3c-ppo").run.workers == min(32, 2 ** int(math.log2(cores)))
     assert config.to_dict()["run"]["workers"] == workers
     # A set that names a number keeps it; without teams auto takes two at most.
@@ -401,7 +402,8 @@ def test_auto_in_half_a_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ca
 
 def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
     def told(*overrides: str) -> tuple[str, int]:
-        config = replace(resolve("run.workers=16", *overrides, env="gym:LunarLander-v3"), sets_workers=2)
+        config = resolve("run.workers=16", *overrides, env="gym:LunarLander-v3")
+        assert config.sets_workers == 2  # its teams
         setup = RunSetup.of(get_registry(), config, False)
         return setup.title, len(_many_workers(setup.config))
 
