@@ -362,12 +362,11 @@ def resolve(*overrides: str, env: str = "cartpole", set_name: str | None = None)
     ("cores", "workers"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (12, 8), (16, 16), (64, 16)]
 )
 def test_auto_takes_the_cores_that_teams_can_use(cores: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`gym/a3c` and `gym/a3c-continuous` have two teams with eight environments; the first has auto itself."""
+    """`gym/a3c` has two teams with eight environments; `pong/a3c-ppo` has auto itself."""
     monkeypatch.setattr(settings_module, "available_cores", lambda: cores)
-    config = resolve(env="gym:LunarLander-v3")
+    config = resolve("run.workers=auto", env="gym:LunarLander-v3")
     assert config.run.workers == workers
-    assert resolve(env="gym:Pendulum-v1").run.workers == 2
-    assert resolve("run.workers=auto", env="gym:Pendulum-v1").run.workers == workers
+    assert resolve(env="gym:LunarLander-v3").run.workers == 2
     assert resolve(env="pong", set_name="a3c-ppo").run.workers == min(32, 2 ** int(math.log2(cores)))
     assert config.to_dict()["run"]["workers"] == workers
     # A set that names a number keeps it; without teams auto takes two at most.
@@ -403,7 +402,7 @@ def test_auto_in_half_a_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ca
 def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
     def told(*overrides: str) -> tuple[str, int]:
         config = resolve("run.workers=16", *overrides, env="gym:LunarLander-v3")
-        assert config.sets_workers == 2  # its teams
+        assert config.sets_workers == 2
         setup = RunSetup.of(get_registry(), config, False)
         return setup.title, len(_many_workers(setup.config))
 
@@ -450,6 +449,23 @@ def test_how_many_members_make_an_update(
     workers: int, n_steps: int, update_samples: int, has_core: bool, size: int
 ) -> None:
     """Two teams with 8 environments; as few members as have the samples of two updates."""
+    agent = A3CConfig(n_steps=n_steps, clip_ratio=0.2, update_samples=update_samples, teams=2, team_updates="beside")
+    assert agent.members_of_update(workers, 8, has_core) == size
+
+
+@pytest.mark.parametrize(
+    ("workers", "n_steps", "update_samples", "has_core", "size"),
+    [
+        (4, 128, 64, False, 2),
+        (16, 128, 64, False, 8),
+        (16, 128, 64, True, 4),  # an update has 4 segments of 16 steps
+        (16, 5, 5, False, 1),  # an update of 5 has no equal parts of two members
+    ],
+)
+def test_how_many_members_make_an_update_together(
+    workers: int, n_steps: int, update_samples: int, has_core: bool, size: int
+) -> None:
+    """Two teams with 8 environments; all members of a team, if the update has parts for them."""
     agent = A3CConfig(n_steps=n_steps, clip_ratio=0.2, update_samples=update_samples, teams=2)
     assert agent.members_of_update(workers, 8, has_core) == size
 
@@ -485,17 +501,13 @@ def train(folder: Path, **options: Any) -> Any:
     return a3c_zoo.train("cartpole", seed=3, overrides=overrides, runs_dir=folder, **options)
 
 
-@pytest.mark.parametrize(
-    ("update_samples", "of_member"),
-    [(8, [8, 8, 8, 8]), (64, [2, 2, 0, 0])],
-    ids=["each by itself", "both together"],
-)
-def test_a_run_of_teams_counts_exactly_and_goes_on(update_samples: int, of_member: list[int], tmp_path: Path) -> None:
-    """A rollout of a team has 64 steps, of which some are ignored. Its two passes have 16 updates of 8, or 2 of 64.
+@pytest.mark.parametrize(("team_updates", "of_member"), [("beside", [8, 8, 8, 8]), ("together", [16, 16, 0, 0])])
+def test_a_run_of_teams_counts_exactly_and_goes_on(team_updates: str, of_member: list[int], tmp_path: Path) -> None:
+    """A rollout of a team has 64 steps, of which some are ignored. Its two passes have 16 updates.
 
     of_member: the updates that each worker applies in a rollout.
     """
-    overrides = {"agent.update_samples": update_samples}
+    overrides = {"agent.team_updates": team_updates}
     outcome = train(tmp_path, steps=1500, overrides=overrides)
     for steps in (1500, 2500):
         if steps > 1500:

@@ -161,6 +161,11 @@ class A3CConfig(LossConfig):
         "and makes as many updates as one worker would, once all of it have collected; needs agent.clip_ratio; "
         "null: each worker learns by itself",
     )
+    team_updates: Literal["together", "beside"] = Field(
+        "together",
+        description="together: all members of a team make each update, and learn as one worker would; beside: members "
+        "make updates at the same time, which is faster and needs more steps",
+    )
 
     @model_validator(mode="after")
     def _passes(self) -> Self:
@@ -214,10 +219,11 @@ class A3CConfig(LossConfig):
         return not (workers % self.teams or num_envs % self.members_of_team(workers))
 
     def members_of_update(self, workers: int, num_envs: int, has_core: bool) -> int:
-        """How many members of a team make an update together: as few as have the samples of two, or all of the team.
+        """How many members of a team make an update together, each with an equal part of its samples.
 
-        So at most half of the updates of a pass are made at the same time. Each member gives an update equal parts,
-        of whole segments with a recurrent core, and all samples of the group are in an update.
+        Together these are all, or as many as can have a part: with a recurrent core a whole segment. Beside each other
+        they are as few as have the samples of two updates, so at most half of the updates of a pass are made at the
+        same time.
 
         Args:
             workers, num_envs: see `takes_workers`, which is true of them.
@@ -233,6 +239,8 @@ class A3CConfig(LossConfig):
             for size in range(fewest, members + 1, fewest)
             if members % size == 0 and per_update % (size * smallest_part) == 0
         ]
+        if self.team_updates == "together":
+            return sizes[-1]
         return next((size for size in sizes if own * size >= 2 * per_update), sizes[-1])
 
     def check(self, num_envs: int) -> None:

@@ -559,7 +559,7 @@ class Config:
     plugins: Mapping[str, HookConfig] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     sets_workers: int | None = None
-    workers_why: str = ""
+    workers_why: str = field(default="", compare=False)
 
     def sections(self) -> dict[str, Section]:
         """Returns the sections of this run by name, in order; those of run hooks are called `plugins.NAME`."""
