@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -280,9 +280,9 @@ def test_a_member_that_dies_ends_the_crew() -> None:
 
 
 def test_a_team_makes_the_updates_of_one_worker() -> None:
-    """Two members, who have too few samples each; then one process makes the same updates, of the samples of both."""
+    """Two members collect and learn; then one process makes the same updates, of the samples of both, in order."""
     agent = A3CConfig(
-        n_steps=16, clip_ratio=0.2, update_samples=64, epochs=3, normalize_advantages=True, teams=1, gae_lambda=0.9
+        n_steps=16, clip_ratio=0.2, update_samples=16, epochs=3, normalize_advantages=True, teams=1, gae_lambda=0.9
     )
     optimizer = OptimizerConfig(name="adam", learning_rate=1e-2, max_grad_norm=0.5)
     whole = Config(
@@ -315,7 +315,7 @@ def test_a_team_makes_the_updates_of_one_worker() -> None:
             generator.set_state(member.collector.generator.get_state())
             found = A3CWorker.samples(member, rollout)
             assert isinstance(found, Samples)
-            seen[rank] = (found, [each for _ in range(3) for each in found.shuffled(32, generator)])
+            seen[rank] = (found, [each for _ in range(3) for each in found.shuffled(8, generator)])
             return found
 
         member.samples = samples  # type: ignore[method-assign]
@@ -324,7 +324,7 @@ def test_a_team_makes_the_updates_of_one_worker() -> None:
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(work, range(2)))
-    assert counters[:, UPDATES].tolist() == [3, 0]
+    assert counters[:, UPDATES].tolist() == [12, 0]
 
     both = Samples(
         *(
@@ -345,7 +345,7 @@ def test_a_team_makes_the_updates_of_one_worker() -> None:
         differentiate_samples(model.network, spaces.actions, chosen, objective)
         clip_by_global_norm(model.flat.wide_gradients(), 0.5)
         adam.apply(model.flat.wide_gradients(), 1e-2)
-    assert (alone - model.flat.initial).abs().max() > 0.02
+    assert (alone - model.flat.initial).abs().max() > 0.05
     assert torch.allclose(parameters, alone, rtol=1e-4, atol=1e-5)
 
 

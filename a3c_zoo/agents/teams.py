@@ -4,9 +4,9 @@
 
 A team has the environments of one worker, and makes as many updates of as many samples. With as many workers as teams,
 each worker is a team, and `a3c` trains as without teams. A member of a larger team has `env.num_envs / members`
-environments, and makes its share of the updates, from its own samples. If these are too few for an update, members
-make it together, in groups as small as can be: each differentiates its part, and one applies the sum (`Team.sum`).
-Advantages are normalised over the rollouts of the whole team. Nobody waits for another team.
+environments, and a group of members makes each update together: each differentiates its part, drawn from its own
+rollout, and one applies the sum (`Team.sum`). The whole team is a group, or several groups make their updates beside
+each other (`agent.team_updates`). Nobody waits for another team.
 """
 
 from __future__ import annotations

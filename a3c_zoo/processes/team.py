@@ -1,15 +1,12 @@
 """Workers that collect and learn as one: each has a part of the environments, and they learn when all have collected.
 
-    every member: collect ─▶ wait for all ─▶ differentiate, apply, differentiate, apply … ─▶ wait for all
+    every member: collect ─▶ wait for all ─▶ differentiate its part ─┐                                 ─▶ wait for all
+    every member: collect ─▶ wait for all ─▶ differentiate its part ─┴▶ sum: one applies it ─▶ again … ─▶ wait for all
 
-Members whose own samples are too few for an update are a group, which makes its updates together:
-
-    every member: collect ─▶ wait for all ─▶ differentiate its part ─┐
-    every member: collect ─▶ wait for all ─▶ differentiate its part ─┴▶ sum of the gradients ─▶ the first applies it
-
-The groups of a team make their updates beside each other, without a lock. A group is synchronous data parallelism, as
-in DD-PPO (Wijmans et al. 2020, arXiv:1911.00357, section 3). A team makes as many updates of as many samples as one
-worker would. Each member counts its arrivals in a cell of its own (`store_order.py`).
+This is synchronous data parallelism, as in DD-PPO (Wijmans et al. 2020, arXiv:1911.00357, section 3). An update has the
+samples that it would have with one worker. A team may have several groups, each of which sums its own updates, and
+which make them beside each other without a lock. Each member counts its arrivals in a cell of its own
+(`store_order.py`).
 """
 
 from __future__ import annotations
