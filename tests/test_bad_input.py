@@ -418,7 +418,7 @@ def test_a_checkpoint_of_another_network(old: str, new: str, message: str, run: 
         (["-o", "gamma=0.5", "--name", "y"], "-o, --name"),
         (["--hyperparams", "a3c"], "--hyperparams"),
         (["--serial"], "--serial"),
-        (["--workers", "2", "--seed", "1"], "--workers, --seed"),
+        (["--workers", "2", "--seed", "1"], "--seed"),
     ],
 )
 def test_what_a_resume_cannot_change(options: list[str], flags: str, run: Path, capsys: Captured) -> None:

@@ -122,7 +122,7 @@ def test_a_fault_of_a_key_of_two_forms_names_the_key_alone() -> None:
 def test_a_baseline_has_one_process() -> None:
     assert config("sb3-a2c", "gym:Acrobot-v1").run.workers == 1
     assert config("sb3-a2c", flags={"run.workers": (1, "--workers")}).run.workers == 1
-    assert config("a3c", "gym:Acrobot-v1").run.workers == 2
+    assert config("a3c").run.workers == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import runpy
@@ -36,3 +37,25 @@ def test_the_stages_of_a_worker_are_timed(tmp_path: Path) -> None:
     seconds = json.loads(done.stdout.splitlines()[-1])
     assert seconds.keys() == {"environment", "acting", "differentiating", "applying", "the rest"}
     assert min(seconds.values()) > 0
+
+
+def test_virtual_workers_learn_in_teams(tmp_path: Path) -> None:
+    """Each option of the trials trains; the figures are those of the run."""
+    trials: list[list[str]] = [
+        [],
+        ["agent.members=2"],
+        ["agent.members=2", "agent.waits=false", "agent.anew=true"],
+        ["agent.kl_limit=0.01", "agent.clipped_against=pulled"],
+    ]
+    for number, options in enumerate(trials):
+        table = tmp_path / f"{number}.csv"
+        command = [sys.executable, str(PROGRAMS[0].with_name("virtual_workers.py")), "--env", "cartpole"]
+        command += ["--set", "a3c-ppo", "--workers", "4", "--steps", "3000", "--csv", str(table)]
+        for option in options:
+            command += ["-o", option]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=LIMIT_S)
+        assert done.returncode == 0, done.stderr
+        [row] = csv.DictReader(table.read_text().splitlines())
+        assert row["options"] == " ".join(options)
+        assert 3000 <= int(row["steps"]) < 3000 + 4 * 16 * 32
+        assert 8 < float(row["at_1_4"]) < float(row["mean_return"])

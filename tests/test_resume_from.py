@@ -11,17 +11,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 
 import a3c_zoo
+from a3c_zoo import hardware
 from a3c_zoo.agents import a3c
+from a3c_zoo.agents.context import AgentState
 from a3c_zoo.agents.worker import Applier
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import DivergedError, RunDirectoryError, ZooError
 from a3c_zoo.learning import objective
 from a3c_zoo.learning.counters import EPISODES, STEPS, UPDATES
+from a3c_zoo.learning.model import SavedModel
+from a3c_zoo.learning.reward_statistics import RewardStatistics
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Episode, Outcome, Progress, Report
 from a3c_zoo.runs import api
@@ -510,3 +516,64 @@ def test_a_run_that_an_older_version_has_solved_stays_solved(tmp_path: Path) -> 
     del content["solved_step"]
     (solved.run / "outcome.json").write_text(json.dumps(content))
     assert a3c_zoo.train(resume=solved.run, steps=solved.steps + 100).solved_step == solved.steps
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Another number of workers
+
+
+@pytest.mark.parametrize("agent", ["a3c", "a3c-grad", "a3c-data"])
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1)])
+def test_going_on_with_another_number_of_workers(agent: str, before: int, after: int, tmp_path: Path) -> None:
+    """Nothing is lost or counted twice, and the run then has that number."""
+    first = train(tmp_path, agent=agent, steps=400, workers=before)
+    saved = checkpoint(first.run)["agent"]
+    outcome = train_on(first.run, steps=800, workers=after)
+    assert outcome.steps >= 800 > first.steps
+    assert_figures_agree(outcome)
+    state = checkpoint(outcome.run)["agent"]
+    has_learner = agent != "a3c"
+    assert len(state["counters"]) == len(state["workers"]) == after + has_learner
+    assert len(saved["counters"]) == before + has_learner
+    assert state["optimizer"]["step"] == outcome.updates > first.updates
+    assert f"workers: {after}" in (first.run / "config.yml").read_text()
+    assert "workers_changed" in events(first.run)
+
+
+def test_what_goes_on_with_another_number_of_workers() -> None:
+    """All counts and statistics become the first worker's; parameters and moments stay. Worked out by hand."""
+    rewards = RewardStatistics.zeros(2, 1)
+    RewardStatistics(rewards).update(0, np.array([[1.0], [3.0]]))  # mean 2, squares 1 + 1
+    RewardStatistics(rewards).update(1, np.array([[5.0]]))
+    model = SavedModel({}, [], torch.tensor([7.0]), None, {})
+    saved = AgentState(
+        model,
+        resumes=1,
+        optimizer={"step": torch.tensor(9.0)},
+        counters=torch.tensor([[10, 2, 30, 4, 0], [11, 3, 31, 5, 1]]),
+        workers=[{}, {}],
+        reward_statistics=rewards,
+    )
+    result = saved.shared_out(3)
+    assert result.counters.tolist() == [[21, 5, 61, 9, 1], [0] * 5, [0] * 5]
+    assert result.workers == []
+    assert result.reward_statistics is not None
+    assert len(result.reward_statistics) == 3
+    assert RewardStatistics(result.reward_statistics).total().tolist() == [3, 3, 8]  # 4 + 0 + 4 around 3
+    assert (result.model.parameters, result.optimizer) == (model.parameters, saved.optimizer)
+
+
+def test_too_many_workers_leave_a_run_as_it_was(tmp_path: Path) -> None:
+    run = train(tmp_path, agent="a3c", steps=200, workers=1, serial=False).run
+    before = (run / "config.yml").read_bytes()
+    with (
+        patch.object(hardware, "available_memory", lambda: 5 * hardware.WORKER_BYTES),
+        pytest.raises(ZooError, match=r"run\.workers: 6 — .* enough for 5 workers"),
+    ):
+        train_on(run, steps=400, workers=6)
+    assert (run / "config.yml").read_bytes() == before
+    assert train_on(run, steps=400, workers=2).steps >= 400
+
+
+def train_on(run: Path, **options: Any) -> Outcome:
+    return a3c_zoo.train(resume=run, runs_dir=run.parent, **options)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,12 @@ from a3c_zoo import hardware, system
 from a3c_zoo.agents.a3c import A3CWorker
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.agents.context import WorkerContext
-from a3c_zoo.agents.teams import TeamWorker, config_of_member, team_memory
+from a3c_zoo.agents.teams import TeamWorker, config_of_member, decay_beside, team_memory
 from a3c_zoo.agents.with_workers import check_processes
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config import settings as settings_module
 from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.config.settings import why_workers
 from a3c_zoo.errors import ConfigError, CrewLostError
 from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.counters import STEPS, UPDATES, Counters
@@ -43,7 +44,7 @@ from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.optimizers import Adam, clip_by_global_norm
 from a3c_zoo.learning.parameters import FlatParameters, share
 from a3c_zoo.learning.samples import Samples, differentiate_samples
-from a3c_zoo.learning.update_parts import WholeUpdate, merged_moments, moments_of_updates
+from a3c_zoo.learning.update_parts import WholeUpdate, merged_moments, moments_of_updates, whole_updates
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Fault, Replacements
 from a3c_zoo.processes.pool import WorkerPool
@@ -53,7 +54,7 @@ from a3c_zoo.runs.train import _many_workers
 from tests.test_learner_agents import CARTPOLE, MLP
 from tests.test_supervision import worker_pids
 from tests.toys import ADAM, TinyNetwork
-from tests.toys_runs import Listener, checkpoint, episodes
+from tests.toys_runs import Listener, checkpoint, command_line, episodes
 from tests.toys_teams import NUM_STEPS, NUM_UPDATES, Member, gradient_of, memory_of
 from tests.waits import LIMIT_S, wait_until
 
@@ -100,11 +101,52 @@ def test_moments_are_merged_by_hand() -> None:
     parts = np.array([[[2.0, 2.0, 2.0], [0.0, 0.0, 0.0]], [[3.0, 7.0, 8.0], [1.0, 4.0, 0.0]]])
     whole = merged_moments(parts)
     assert whole.tolist() == [[5, 5, 40], [1, 4, 0]]
-    assert WholeUpdate.of(whole[0]) == WholeUpdate(5, 5.0, sqrt(8))
     assert merged_moments(np.zeros((2, 1, 3))).tolist() == [[0, 0, 0]]
 
 
-def test_advantages_are_normalised_over_the_whole_update() -> None:
+def test_updates_are_normalised_over_the_rollouts_of_the_team() -> None:
+    """Members with 1 and 3; with 5, 7 and 9; with 4: mean 29 / 6, squares 181 − 29² / 6. Two passes of two updates.
+
+    The second pass has the same samples in another order, and does not count twice.
+    """
+    members = np.array(
+        [
+            [[1.0, 1.0, 0.0], [1.0, 3.0, 0.0], [1.0, 3.0, 0.0], [1.0, 1.0, 0.0]],
+            [[2.0, 6.0, 2.0], [1.0, 9.0, 0.0], [1.0, 5.0, 0.0], [2.0, 8.0, 2.0]],
+            [[0.0, 0.0, 0.0], [1.0, 4.0, 0.0], [1.0, 4.0, 0.0], [0.0, 0.0, 0.0]],
+        ]
+    )
+    deviation = sqrt((181 - 29**2 / 6) / 6)
+    result = whole_updates(members, slice(0, 2), 2)
+    assert [each.num_valid for each in result] == [3, 2, 2, 3]
+    assert [each.mean for each in result] == pytest.approx([29 / 6] * 4)
+    assert [each.deviation for each in result] == pytest.approx([deviation] * 4)
+    assert [each.num_valid for each in whole_updates(members, slice(2, 3), 2)] == [0, 1, 1, 0]
+
+
+def test_updates_of_all_members_are_normalised_alone() -> None:
+    """1 and 3 with 5: mean 3, squares 8. And 5 alone."""
+    members = np.array([[[2.0, 2.0, 2.0], [0.0, 0.0, 0.0]], [[1.0, 5.0, 0.0], [1.0, 5.0, 0.0]]])
+    assert whole_updates(members, slice(0, 2), 1) == [WholeUpdate(3, 3.0, sqrt(8 / 3)), WholeUpdate(1, 5.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("beta1", "beside", "expected"),
+    [
+        (0.9, 2, 0.9),  # 9 updates old
+        (0.9, 4, 7 / 8),  # two updates more of others: 7
+        (0.9, 8, 3 / 4),  # 9 − 6 = 3
+        (0.9, 16, 1 / 2),  # 9 − 14 < 1
+        (0.3, 16, 0.3),
+        (0.0, 8, 0.0),
+    ],
+)
+def test_the_first_moment_of_many_beside_each_other(beta1: float, beside: int, expected: float) -> None:
+    """Gradients in Adam's first moment are β₁ / (1 − β₁) updates old on average, and those of two one update more."""
+    assert decay_beside(beta1, 2, beside) == pytest.approx(expected)
+
+
+def test_advantages_are_normalised_by_numbers_of_the_whole() -> None:
     """1 and 3 with the mean 5 and the deviation √8 of the whole, not their own."""
     part = np.array([1.0, 3.0], np.float32)
     result = normalize(part, np.array([True, True]), WholeUpdate(5, 5.0, sqrt(8)))
@@ -126,7 +168,7 @@ def test_the_gradients_of_the_parts_add_up_to_that_of_the_whole() -> None:
     )
     parts = [whole.chosen(torch.arange(0, 4)), whole.chosen(torch.arange(4, size))]
     moments = [moments_of_updates(part.advantages, part.valid, (torch.arange(len(part.valid)),)) for part in parts]
-    of_all = WholeUpdate.of(merged_moments(np.array(moments))[0])
+    [of_all] = whole_updates(np.array(moments), slice(0, 2), 1)
 
     def gradient(samples: Samples, update: WholeUpdate | None) -> torch.Tensor:
         network = TinyNetwork()
@@ -145,14 +187,16 @@ def test_the_gradients_of_the_parts_add_up_to_that_of_the_whole() -> None:
 
 
 @contextmanager
-def running(teams: int, members: int, slow: dict[int, float] | None = None) -> Iterator[tuple[WorkerPool, Any]]:
+def running(
+    teams: int, members: int, slow: dict[int, float] | None = None, group_size: int | None = None
+) -> Iterator[tuple[WorkerPool, Any]]:
     """A pool of members, and the parameters that they share. slow: seconds of a step, by rank."""
     workers = teams * members
     counters = Counters.zeros(workers)
-    parameters = torch.zeros(teams, 7, dtype=torch.float64)
+    parameters = torch.zeros(workers, 7, dtype=torch.float64)
     share(counters, parameters)
     step_s = [(slow or {}).get(rank, 0.0) for rank in range(workers)]
-    plan = (memory_of(teams, members), counters, parameters, step_s)
+    plan = (memory_of(teams, members, group_size or members), counters, parameters, step_s)
     pool = WorkerPool(Member, plan, Counters(counters), num_followers=workers - teams)
     try:
         pool.start()
@@ -168,10 +212,15 @@ def rollouts_until(pool: WorkerPool, steps: int) -> None:
         pool.poll()
 
 
-def test_members_add_up_their_gradients_and_stand_still_together() -> None:
-    """Rank r is member r // 2 of team r % 2, so team 0 has ranks 0, 2 and 4. Twenty times they stand still."""
-    with running(teams=2, members=3) as (pool, parameters):
-        for _ in range(20):
+@pytest.mark.parametrize("group_size", [1, 2, 4])
+def test_groups_add_up_their_gradients_and_teams_stand_still_together(group_size: int) -> None:
+    """Rank r is member r // 2 of team r % 2, so team 0 has ranks 0, 2, 4 and 6. Ten times they stand still.
+
+    With groups of two, ranks 0 and 2 make their updates together, and rank 0 applies them. The first group of each team
+    makes one update more than the others.
+    """
+    with running(teams=2, members=4, group_size=group_size) as (pool, parameters):
+        for _ in range(10):
             steps = pool._counters.steps
             pool.resume()
             rollouts_until(pool, steps + 1)
@@ -179,21 +228,28 @@ def test_members_add_up_their_gradients_and_stand_still_together() -> None:
             states = pool.states()
             for team in range(2):
                 members = states[team::2]
+                ranks = list(range(team, 8, 2))
                 rollouts = members[0]["rollouts"]
-                assert [member["rollouts"] for member in members] == [rollouts] * 3
-                expected = sum(
-                    gradient_of(rank, rollout, update).double()
-                    for rank in range(team, 6, 2)
-                    for rollout in range(rollouts)
-                    for update in range(NUM_UPDATES)
-                )
-                assert torch.equal(parameters[team], torch.zeros(7) + expected)
-                if not rollouts:
-                    continue
-                assert all(torch.equal(member["seen"], parameters[team]) for member in members)
-                moments = members[0]["moments"]
-                assert moments.tolist() == [[[float(rank)] * 3] * NUM_UPDATES for rank in range(team, 6, 2)]
-        assert pool._counters.tensor[:2, UPDATES].tolist() == [NUM_UPDATES * s["rollouts"] for s in states[:2]]
+                assert [member["rollouts"] for member in members] == [rollouts] * 4
+                if rollouts:
+                    moments = members[0]["moments"]
+                    assert moments.tolist() == [[[float(rank)] * 3] * NUM_UPDATES for rank in ranks]
+                for first in range(0, 4, group_size):
+                    group = ranks[first : first + group_size]
+                    expected = sum(
+                        gradient_of(rank, rollout, update).double()
+                        for rank in group
+                        for rollout in range(rollouts)
+                        for update in range(NUM_UPDATES)
+                        if not first or update != rollout % NUM_UPDATES
+                    )
+                    assert torch.equal(parameters[group[0]], torch.zeros(7) + expected)
+                    if rollouts:
+                        assert all(torch.equal(states[rank]["seen"], parameters[group[0]]) for rank in group)
+        applying = range(0, 8) if group_size == 1 else [*range(0, 8, 2 * group_size), *range(1, 8, 2 * group_size)]
+        per_rollout = [(NUM_UPDATES - (rank >= 2 * group_size)) * (rank in applying) for rank in range(8)]
+        made = [each * state["rollouts"] for each, state in zip(per_rollout, states, strict=True)]
+        assert pool._counters.tensor[:, UPDATES].tolist() == made
         assert pool._counters.tensor[:, STEPS].tolist() == [NUM_STEPS * s["rollouts"] for s in states]
         assert all(state["cut"] == 0 for state in states)
 
@@ -306,7 +362,7 @@ def resolve(*overrides: str, env: str = "cartpole", set_name: str | None = None)
     ("cores", "workers"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8), (12, 8), (16, 16), (64, 16)]
 )
 def test_auto_takes_the_cores_that_teams_can_use(cores: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`gym/a3c` has two teams with eight environments and updates of 64 samples; `pong/a3c-ppo` has auto itself."""
+    """`gym/a3c` has two teams with eight environments; `pong/a3c-ppo` has auto itself."""
     monkeypatch.setattr(settings_module, "available_cores", lambda: cores)
     config = resolve("run.workers=auto", env="gym:LunarLander-v3")
     assert config.run.workers == workers
@@ -319,9 +375,34 @@ def test_auto_takes_the_cores_that_teams_can_use(cores: int, workers: int, monke
     assert resolve("run.workers=auto", "agent.teams=null", env="gym:LunarLander-v3").run.workers == min(cores, 2)
 
 
+@pytest.mark.parametrize(
+    ("workers", "cores", "shared_out", "why"),
+    [
+        (1, 1, [1, 2, 4], "this process may use one core"),  # such as in a cgroup of half a core
+        (4, 4, [1, 2, 4], "one for each of 4 cores"),
+        (4, 7, [1, 2, 4], "there are 7 cores, and the environments can be shared out among 1, 2, 4 workers"),
+        (2, 16, [], "there are 16 cores, but without agent.teams more workers need more steps"),
+    ],
+)
+def test_why_auto_took_so_many(workers: int, cores: int, shared_out: list[int], why: str) -> None:
+    assert why_workers(workers, cores, shared_out) == f"auto: {why}"
+
+
+def test_auto_in_half_a_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    """The quota of a cgroup is rounded up; `train --dry-run` and `show` say why there is one worker."""
+    monkeypatch.setattr(settings_module, "available_cores", lambda: hardware.cores_of_quota("50000 100000"))
+    assert resolve("run.workers=auto", env="gym:LunarLander-v3").run.workers == 1
+    assert command_line("train", "gym:LunarLander-v3", "--workers", "auto", "--dry-run") == 0
+    assert "workers       1, auto: this process may use one core\n" in capsys.readouterr().out
+    assert command_line("show", "hyperparams", "gym:LunarLander-v3", "-o", "run.workers=auto", "--json") == 0
+    [row] = [row for row in json.loads(capsys.readouterr().out) if row["key"] == "run.workers"]
+    assert (row["value"], row["source"]) == (1, "-o; auto: this process may use one core")
+
+
 def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
     def told(*overrides: str) -> tuple[str, int]:
-        config = replace(resolve("run.workers=16", *overrides, env="gym:LunarLander-v3"), sets_workers=2)
+        config = resolve("run.workers=16", *overrides, env="gym:LunarLander-v3")
+        assert config.sets_workers == 2
         setup = RunSetup.of(get_registry(), config, False)
         return setup.title, len(_many_workers(setup.config))
 
@@ -333,21 +414,60 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         resolve("run.workers=1000", env="gym:LunarLander-v3")
     assert str(refused.value) == (
-        "-o run.workers: 1000 — agent.teams: 2 shares out env.num_envs: 8 and the samples of an update among 1, 2, "
-        "4, 8, 16 workers. -o agent.teams=null lets each worker learn by itself"
+        "-o run.workers: 1000 — agent.teams: 2 shares out env.num_envs: 8 among 1, 2, 4, 8, 16 workers. "
+        "-o agent.teams=null lets each worker learn by itself"
     )
     with pytest.raises(ConfigError, match=r"teams: 2 — teams need a clip ratio: agent\.clip_ratio=0\.2"):
         resolve("agent.teams=2")
 
 
-@pytest.mark.parametrize(
-    ("workers", "has_core", "fits"),
-    [(1, False, True), (3, False, False), (4, False, True), (16, False, True), (32, False, False), (16, True, False)],
-)
-def test_which_numbers_of_workers_fit(workers: int, has_core: bool, fits: bool) -> None:
-    """Two teams with 8 environments. With a core an update has four segments of 16 steps, for four members at most."""
+@pytest.mark.parametrize(("workers", "fits"), [(1, True), (3, False), (4, True), (6, False), (16, True), (32, False)])
+def test_which_numbers_of_workers_fit(workers: int, fits: bool) -> None:
+    """Two teams with 8 environments."""
     agent = A3CConfig(n_steps=128, clip_ratio=0.2, update_samples=64, teams=2)
-    assert agent.takes_workers(workers, 8, has_core) == fits
+    assert agent.takes_workers(workers, 8) == fits
+
+
+@pytest.mark.parametrize(
+    ("workers", "n_steps", "update_samples", "has_core", "size"),
+    [
+        (4, 128, 64, False, 1),  # a member has 512 samples, 8 updates
+        (16, 128, 64, False, 1),  # 128 samples, 2 updates
+        (16, 128, 128, False, 2),  # 128 samples are one update alone
+        (16, 128, 256, False, 4),
+        (16, 128, 512, False, 8),
+        (16, 128, 1024, False, 8),  # a rollout of the team is one update
+        (8, 128, 1024, False, 4),
+        (16, 48, 32, False, 2),  # 48 samples of each: two give 16 each to every update, and three updates take them all
+        (16, 5, 5, False, 1),  # an update of 5 has no equal parts of two members
+        (16, 128, 64, True, 1),  # 8 segments of 16 steps, and an update has 4
+        (16, 16, 16, True, 1),  # an update is one segment
+        (16, 16, 32, True, 2),  # an update has two segments, for two members at most
+    ],
+)
+def test_how_many_members_make_an_update(
+    workers: int, n_steps: int, update_samples: int, has_core: bool, size: int
+) -> None:
+    """Two teams with 8 environments; as few members as have the samples of two updates."""
+    agent = A3CConfig(n_steps=n_steps, clip_ratio=0.2, update_samples=update_samples, teams=2, team_updates="beside")
+    assert agent.members_of_update(workers, 8, has_core) == size
+
+
+@pytest.mark.parametrize(
+    ("workers", "n_steps", "update_samples", "has_core", "size"),
+    [
+        (4, 128, 64, False, 2),
+        (16, 128, 64, False, 8),
+        (16, 128, 64, True, 4),  # an update has 4 segments of 16 steps
+        (16, 5, 5, False, 1),  # an update of 5 has no equal parts of two members
+    ],
+)
+def test_how_many_members_make_an_update_together(
+    workers: int, n_steps: int, update_samples: int, has_core: bool, size: int
+) -> None:
+    """Two teams with 8 environments; all members of a team, if the update has parts for them."""
+    agent = A3CConfig(n_steps=n_steps, clip_ratio=0.2, update_samples=update_samples, teams=2)
+    assert agent.members_of_update(workers, 8, has_core) == size
 
 
 @pytest.mark.parametrize(
@@ -381,8 +501,14 @@ def train(folder: Path, **options: Any) -> Any:
     return a3c_zoo.train("cartpole", seed=3, overrides=overrides, runs_dir=folder, **options)
 
 
-def test_a_run_of_teams_counts_exactly_and_goes_on(tmp_path: Path) -> None:
-    outcome = train(tmp_path, steps=1500)
+@pytest.mark.parametrize(("team_updates", "of_member"), [("beside", [8, 8, 8, 8]), ("together", [16, 16, 0, 0])])
+def test_a_run_of_teams_counts_exactly_and_goes_on(team_updates: str, of_member: list[int], tmp_path: Path) -> None:
+    """A rollout of a team has 64 steps, of which some are ignored. Its two passes have 16 updates.
+
+    of_member: the updates that each worker applies in a rollout.
+    """
+    overrides = {"agent.team_updates": team_updates}
+    outcome = train(tmp_path, steps=1500, overrides=overrides)
     for steps in (1500, 2500):
         if steps > 1500:
             outcome = a3c_zoo.train(resume=outcome.run, steps=steps)
@@ -391,12 +517,11 @@ def test_a_run_of_teams_counts_exactly_and_goes_on(tmp_path: Path) -> None:
         assert outcome.reason == "steps"
         assert steps <= outcome.steps == int(counters[:, STEPS].sum()) < steps + 2 * 64
         assert len(episodes(outcome.run)) == saved["session"]["episodes"]
-        # Each rollout of a team has 16 updates, which its leader makes, and 64 steps, of which some are ignored.
-        assert counters[2:, UPDATES].tolist() == [0, 0]
-        assert outcome.updates == int(counters[:2, UPDATES].sum())
-        rollouts, rest = divmod(outcome.updates, 16)
-        assert rest == 0
-        assert rollouts * 64 * 0.85 < outcome.steps <= rollouts * 64
+        assert outcome.updates == int(counters[:, UPDATES].sum())
+        rollouts = [int(updates) / each for updates, each in zip(counters[:2, UPDATES], of_member[:2], strict=True)]
+        expected = [each * rollouts[rank % 2] for rank, each in enumerate(of_member)]
+        assert counters[:, UPDATES].tolist() == expected
+        assert sum(rollouts) * 64 * 0.85 < outcome.steps <= sum(rollouts) * 64
         assert counters[:, STEPS].min() > 0
 
 

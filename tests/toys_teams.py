@@ -30,7 +30,8 @@ class Member:
     """Collects by sleeping, gives `gradient_of`, and adds the sums to shared parameters.
 
     Args:
-        plan: memory of the teams, counters, shared parameters `[teams, P]`, seconds of a step for each rank.
+        plan: memory of the teams, counters, shared parameters `[workers, P]`, of which each worker that applies
+            changes its own row, seconds of a step for each rank.
     """
 
     def __init__(self, plan: Any, rank: int, state: dict[str, Any] | None, on_tick: Callable[[], None]) -> None:
@@ -59,13 +60,21 @@ class Member:
             raise
         self.row[STEPS] += NUM_STEPS
         for update in range(NUM_UPDATES):
+            if update == self.rollouts % NUM_UPDATES and self.team.group.start:
+                continue  # as an update without a valid sample: the first group makes one more
             total = self.team.sum(gradient_of(self.rank, self.rollouts, update))
             if total is not None:
                 self.parameters[self.rank].add_(total)
                 self.row[UPDATES] += 1
             self.team.made()
-            self.seen = self.parameters[self.rank % len(self.parameters)].clone()
+            self.seen = self.parameters[self.applying].clone()
+        self.team.end()
         self.rollouts += 1
+
+    @property
+    def applying(self) -> int:
+        """The rank of the member that applies the updates of this one's group."""
+        return self.rank % len(self.memory.gradients) + self.team.group.start * len(self.memory.gradients)
 
     def finish(self) -> None:
         if self.team.is_behind:
@@ -85,6 +94,6 @@ class Member:
         pass
 
 
-def memory_of(teams: int, members: int) -> TeamMemory:
+def memory_of(teams: int, members: int, group_size: int) -> TeamMemory:
     """Shared memory of teams whose members sleep while they wait."""
-    return TeamMemory.zeros(teams, members, NUM_PARAMETERS, NUM_UPDATES, spins=False)
+    return TeamMemory.zeros(teams, members, group_size, NUM_PARAMETERS, NUM_UPDATES, spins=False)

@@ -158,8 +158,13 @@ class A3CConfig(LossConfig):
         ge=1,
         le=1024,
         description="teams into which more workers than these are dealt; a team has env.num_envs environments in all, "
-        "and makes each update together, as one worker would; needs agent.clip_ratio; "
+        "and makes as many updates as one worker would, once all of it have collected; needs agent.clip_ratio; "
         "null: each worker learns by itself",
+    )
+    team_updates: Literal["together", "beside"] = Field(
+        "together",
+        description="together: all members of a team make each update, and learn as one worker would; beside: members "
+        "make updates at the same time, which is faster and needs more steps",
     )
 
     @model_validator(mode="after")
@@ -208,13 +213,35 @@ class A3CConfig(LossConfig):
     def shares_out(self) -> bool:
         return self.teams is not None
 
-    def takes_workers(self, workers: int, num_envs: int, has_core: bool) -> bool:
+    def takes_workers(self, workers: int, num_envs: int) -> bool:
         if self.teams is None or workers <= self.teams:
             return True
-        members = workers // self.teams
-        smallest = self.steps_of_segment(num_envs) if has_core else 1
-        parts = self.samples_per_update(num_envs) // smallest
-        return not (workers % self.teams or num_envs % members or parts % members)
+        return not (workers % self.teams or num_envs % self.members_of_team(workers))
+
+    def members_of_update(self, workers: int, num_envs: int, has_core: bool) -> int:
+        """How many members of a team make an update together, each with an equal part of its samples.
+
+        Together these are all, or as many as can have a part: with a recurrent core a whole segment. Beside each other
+        they are as few as have the samples of two updates, so at most half of the updates of a pass are made at the
+        same time.
+
+        Args:
+            workers, num_envs: see `takes_workers`, which is true of them.
+        """
+        members = self.members_of_team(workers)
+        own = self.n_steps * num_envs // members
+        per_update = self.samples_per_update(num_envs)
+        smallest_part = self.steps_of_segment(num_envs) if has_core else 1
+        # A rollout of the team is a multiple of an update (`check`), so this number divides the members.
+        fewest = per_update // gcd(per_update, own)
+        sizes = [
+            size
+            for size in range(fewest, members + 1, fewest)
+            if members % size == 0 and per_update % (size * smallest_part) == 0
+        ]
+        if self.team_updates == "together":
+            return sizes[-1]
+        return next((size for size in sizes if own * size >= 2 * per_update), sizes[-1])
 
     def check(self, num_envs: int) -> None:
         """Raises ConfigError for samples of an update, or for steps of a segment, that do not split a rollout.

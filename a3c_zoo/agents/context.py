@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from pydantic import Field, InstanceOf
@@ -55,6 +55,24 @@ class AgentState(ActingState):
     counters: InstanceOf[Tensor]
     workers: list[State]
     reward_statistics: InstanceOf[Tensor] | None = None
+
+    def shared_out(self, num_members: int) -> AgentState:
+        """For another number of members: all counts and statistics so far are the first one's.
+
+        The states of the members are left out: their environments, and with a learner what it had not applied yet.
+        """
+        counters = Counters.zeros(num_members)
+        counters[0] = self.counters.sum(dim=0)
+        rewards = self.reward_statistics
+        if rewards is not None:
+            rewards = RewardStatistics(rewards).gathered(num_members)
+        return replace(
+            self,
+            model=self.model.adopted(num_members),
+            counters=counters,
+            workers=[],
+            reward_statistics=rewards,
+        )
 
     def copy_to(
         self, parameters: Tensor, counters: Tensor, observed: Tensor | None, rewarded: Tensor | None
@@ -111,7 +129,7 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
     """Reads and validates the checkpoint that a run goes on from; None for a new run.
 
     A checkpoint for acting, which another run may have written, is completed: with the run's counts, and
-    without states of workers.
+    without states of workers. One of another number of workers is made one of this number (`AgentState.shared_out`).
 
     Raises:
         RunDirectoryError: a part is missing, or does not fit the run.
@@ -126,6 +144,7 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
     with loading(*[NOT_INITIAL] if counts and not counts.steps else []):
         if counts is None:
             saved = from_plain(AgentState, context.checkpoint, "agent")
+            there = len(saved.counters) if saved.counters.dim() else 0
         else:
             acting = from_plain(ActingState, context.checkpoint, "agent")
             Counters(counters).row(0)[[STEPS, UPDATES, EPISODES]] = (
@@ -135,17 +154,18 @@ def agent_state(context: RunContext, spaces: Spaces, has_learner: bool) -> Agent
             )
             model = acting.model.adopted(num_members)
             saved = AgentState(model, resumes=acting.resumes, optimizer={}, counters=counters, workers=[])
+            there = num_members
         check_spaces(Spaces.from_state_dict(saved.model.spaces), spaces, context.entry.name)
-        saved.model.check(spaces, context.network, config, num_members)
-        fitting(saved.counters, counters, "agent.counters")
+        saved.model.check(spaces, context.network, config, there)
+        fitting(saved.counters, Counters.zeros(there), "agent.counters")
         if saved.reward_statistics is not None:
-            fitting(
-                saved.reward_statistics, RewardStatistics.zeros(num_members, 1), "agent.reward_statistics"
-            )
-        if len(saved.workers) not in (0, num_members):
+            fitting(saved.reward_statistics, RewardStatistics.zeros(there, 1), "agent.reward_statistics")
+        if len(saved.workers) not in (0, there):
             raise RunDirectoryError(
-                f"agent.workers has {len(saved.workers)} states there, {num_members} here"
+                f"agent.workers has {len(saved.workers)} states, agent.counters {there} rows"
             )
+        if there != num_members:
+            saved = saved.shared_out(num_members)
     return saved
 
 

@@ -1,11 +1,12 @@
 """Teams of workers (`agent.teams`): how environments and samples are dealt out, and what members share.
 
-    member: collect ─▶ differentiate its part of an update ─▶ sum of the team ─▶ the leader: apply, as in `a3c`
+    member: collect ─▶ wait for the team ─▶ differentiate ─▶ apply, as in `a3c` ─▶ … ─▶ wait for the team
 
-A team learns as one worker with all its environments would. With as many workers as teams, each worker is a team, and
-`a3c` trains as without teams. A member of a larger team has `env.num_envs / members` environments, and contributes
-`1 / members` of the samples of each update, drawn from its own rollout. Advantages are normalised over the whole
-update. Teams learn beside each other as workers do without teams: nobody waits for another team.
+A team has the environments of one worker, and makes as many updates of as many samples. With as many workers as teams,
+each worker is a team, and `a3c` trains as without teams. A member of a larger team has `env.num_envs / members`
+environments, and a group of members makes each update together: each differentiates its part, drawn from its own
+rollout, and one applies the sum (`Team.sum`). The whole team is a group, or several groups make their updates beside
+each other (`agent.team_updates`). Nobody waits for another team.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from a3c_zoo.hardware import available_cores
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.samples import Samples, differentiate_samples
 from a3c_zoo.learning.segments import Segments, differentiate_segments
-from a3c_zoo.learning.update_parts import WholeUpdate, merged_moments, moments_of_updates
+from a3c_zoo.learning.update_parts import WholeUpdate, moments_of_updates, whole_updates
 from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.processes.lock import PatientLock
 from a3c_zoo.processes.team import Team, TeamMemory
@@ -37,7 +38,7 @@ class TeamWorker(RolloutWorker):
         self.team = Team(memory, rank, self.on_tick_of_updates)
         super().__init__(context, rank, state, self._ticking_in_team(on_tick))
         self.applier = None
-        if self.team.is_leader:
+        if self.team.applies:
             self.applier = Applier(self, state, lock and PatientLock(lock, self.on_tick_of_updates))
         self._size = self.agent.samples_per_update(context.config.env.num_envs)
 
@@ -75,16 +76,15 @@ class TeamWorker(RolloutWorker):
             for chosen in samples.shuffled(self._size, self.collector.generator)
         ]
         own = moments_of_updates(samples.advantages, samples.valid, choices)
-        moments = merged_moments(self.team.exchange(own))
+        updates = whole_updates(self.team.exchange(own), self.team.group, len(choices) // self.agent.passes)
         self.pull()  # by now the observation statistics have the rollouts of all members of this team
-        for number, (chosen, of_update) in enumerate(zip(choices, moments, strict=True)):
-            whole = WholeUpdate.of(of_update)
+        for number, (chosen, whole) in enumerate(zip(choices, updates, strict=True)):
             if not whole.num_valid:
                 continue
             if number:
                 self.on_tick_of_updates()
                 self._pull_again()
-            wanted = self.team.is_leader and number == len(choices) - 1 and self.wants_metrics()
+            wanted = self.team.applies and number == len(choices) - 1 and self.wants_metrics()
             self.model.flat.zero_gradients()
             metrics = self._differentiate_part(samples.chosen(chosen), whole, wanted)
             total = self.team.sum(self.model.flat.wide_gradients())
@@ -93,6 +93,7 @@ class TeamWorker(RolloutWorker):
             self.team.made()
             if wanted:
                 self.tell(metrics)
+        self.team.end()
 
     def _pull_again(self) -> None:
         """Copies what the last update has changed, and no statistics: those of an update stay as they were."""
@@ -120,20 +121,47 @@ class TeamWorker(RolloutWorker):
 def config_of_member(config: Config) -> Config:
     """The configuration that a member of a team works by: with its part of the environments and of an update.
 
-    The segments of a recurrent core have the steps that they have without teams.
+    The segments of a recurrent core have the steps that they have without teams. Adam's β₁ is `decay_beside`.
     """
     agent = config.agent
     num_envs = config.env.num_envs
     assert isinstance(agent, A3CConfig)
     members = config.run.workers // config.teams
-    own = {"update_samples": agent.samples_per_update(num_envs) // members}
+    own = {"update_samples": agent.samples_per_update(num_envs) // group_size(config)}
     if config.network is not None and config.network.has_core:
         own["segment_steps"] = agent.steps_of_segment(num_envs)
+    optimizer = config.optimizer
+    assert optimizer is not None
+    beside = config.run.workers // group_size(config)
     return replace(
         config,
         env=config.env.model_copy(update={"num_envs": num_envs // members}),
         agent=agent.model_copy(update=own),
+        optimizer=optimizer.model_copy(update={"beta1": decay_beside(optimizer.beta1, config.teams, beside)}),
     )
+
+
+def decay_beside(beta1: float, usual: int, beside: int) -> float:
+    """Adam's β₁ for so many who make updates beside each other, if it is `beta1` for the usual number.
+
+    The first moment is a mean of gradients, of which the newest are β₁ / (1 − β₁) updates old on average. Each was
+    usual − 1 updates old already when it was applied, because others had changed the parameters meanwhile. More of
+    them make gradients older, and the moment is made younger by as much. It keeps a mean of two (β₁ ½) at least, or
+    `beta1` if that is less. That many who go beside each other act like momentum is known of plain gradient descent
+    (Mitliagkas et al. 2016, arXiv:1605.09774).
+    """
+    if beside <= usual:
+        return beta1
+    age = max(1.0, beta1 / (1 - beta1) - (beside - usual))
+    return min(beta1, age / (1 + age))
+
+
+def group_size(config: Config) -> int:
+    """How many members of a team make an update together."""
+    agent = config.agent
+    assert isinstance(agent, A3CConfig)
+    has_core = config.network is not None and config.network.has_core
+    return agent.members_of_update(config.run.workers, config.env.num_envs, has_core)
 
 
 def team_memory(config: Config, num_parameters: int) -> TeamMemory:
@@ -142,6 +170,10 @@ def team_memory(config: Config, num_parameters: int) -> TeamMemory:
     assert isinstance(agent, A3CConfig)
     workers = config.run.workers
     num_envs = config.env.num_envs
-    num_updates = agent.passes * agent.n_steps * num_envs // agent.samples_per_update(num_envs)
+    members = workers // config.teams
+    size = group_size(config)
+    updates_of_team = agent.passes * agent.n_steps * num_envs // agent.samples_per_update(num_envs)
     has_own_core = available_cores() >= workers
-    return TeamMemory.zeros(config.teams, workers // config.teams, num_parameters, num_updates, has_own_core)
+    return TeamMemory.zeros(
+        config.teams, members, size, num_parameters, updates_of_team * size // members, has_own_core
+    )

@@ -20,7 +20,7 @@ from a3c_zoo.agents.context import (
     agent_state,
     worker_context,
 )
-from a3c_zoo.agents.teams import config_of_member
+from a3c_zoo.agents.teams import config_of_member, group_size
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.errors import ConfigError, PluginError, type_and_message
 from a3c_zoo.hardware import giga
@@ -127,7 +127,9 @@ def check_room(config: Config, spaces: Spaces, workers: int) -> None:
     assert config.network is not None
     members = agent.members_of_team(workers)
     num_envs = config.env.num_envs
-    per_update = agent.samples_per_update(num_envs) // members
+    per_update = agent.samples_per_update(num_envs)
+    if members > 1:
+        per_update //= group_size(config)
     check_memory(
         spaces.observations,
         workers=workers,

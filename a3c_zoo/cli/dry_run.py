@@ -54,10 +54,14 @@ def _lines(setup: RunSetup) -> Iterator[tuple[str, str]]:
         yield "solved at", "no return: only its budget ends it"
     files = dict.fromkeys(source.rpartition(":")[0] for source in config.sources.values() if ":" in source)
     yield "values", ", ".join([*files, *_given(config.sources)]) or "defaults"
-    yield (
-        "environments",
-        f"{config.env.num_envs:,} {'in all' if setup.agent.one_process else 'for each worker'}",
-    )
+    if config.workers_why and not setup.serial:
+        yield "workers", f"{run.workers:,}, {config.workers_why}"
+    whose = "for each worker"
+    if setup.agent.one_process:
+        whose = "in all"
+    elif config.teams < run.workers:
+        whose = "for each team"
+    yield "environments", f"{config.env.num_envs:,} {whose}"
     if config.network is not None:
         yield "network", f"{config.network.name}"
 

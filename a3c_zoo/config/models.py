@@ -157,7 +157,10 @@ class RunConfig(Section):
     workers: Annotated[
         int,
         TrainOption(
-            "--workers", "N|auto", "Number of worker processes; auto: all cores that the set can use."
+            "--workers",
+            "N|auto",
+            "Number of worker processes; auto: all cores that the set can use.",
+            on_resume=True,
         ),
         WrapValidator(_number_or_auto),
         WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1024}, {"enum": [AUTO]}]}),
@@ -447,12 +450,8 @@ class AgentConfig(Section):
         """How many of so many workers learn as one (`agent.teams`)."""
         return 1
 
-    def takes_workers(self, workers: int, num_envs: int, has_core: bool) -> bool:
-        """Whether environments and updates can be shared out among so many workers.
-
-        Args:
-            num_envs: `env.num_envs`. has_core: whether the network has a recurrent core.
-        """
+    def takes_workers(self, workers: int, num_envs: int) -> bool:
+        """Whether `num_envs` environments can be shared out among so many workers."""
         return True
 
     def check(self, num_envs: int) -> None:
@@ -547,6 +546,7 @@ class Config:
         sources: "section.key" → its source (`cartpole/a3c.yml:7`, `-o`, `--seed`); defaults have none.
         sets_workers: `run.workers` of the set or file that gives the learning rate of a new run; None if it
             has none, or if the rate is given in another way.
+        workers_why: why `run.workers: auto` has become this number; "" for a number that was given.
     """
 
     env_name: str
@@ -559,6 +559,7 @@ class Config:
     plugins: Mapping[str, HookConfig] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     sets_workers: int | None = None
+    workers_why: str = field(default="", compare=False)
 
     def sections(self) -> dict[str, Section]:
         """Returns the sections of this run by name, in order; those of run hooks are called `plugins.NAME`."""

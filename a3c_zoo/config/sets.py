@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from pydantic_core import to_jsonable_python
 
 from a3c_zoo.config import Config, rl_zoo, yaml
-from a3c_zoo.config.models import PLUGINS
+from a3c_zoo.config.models import AUTO, PLUGINS
 from a3c_zoo.config.settings import COMPARE, TUNING, Settings, cite, faulty, is_comparison
 from a3c_zoo.config.yaml import Document
 from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError, did_you_mean, printable
@@ -195,7 +195,10 @@ def resolve_config(
     settings.add_overrides(overrides)
     config = settings.config()
     if rate and rate.source == config.sources.get("optimizer.learning_rate"):
-        few = (documents[rate.order[0] - 1].data.get("run") or {}).get("workers")
+        own = documents[rate.order[0] - 1].data
+        few = (own.get("run") or {}).get("workers")
+        if few == AUTO:
+            few = (own.get("agent") or {}).get("teams")
         is_number = type(few) is int and few > 0
         config = replace(config, sets_workers=few if is_number else None)
     source = config.sources.get("env.wrappers", "")
@@ -274,6 +277,8 @@ def describe(config: Config) -> list[Row]:
                 default = info.get_default(call_default_factory=True)
             label = f"{name}.{key}"
             source = config.sources.get(label, "default")
+            if label == "run.workers" and config.workers_why:
+                source += f"; {config.workers_why}"
             rows.append(Row(label, plain[key], info.description or "", to_jsonable_python(default), source))
     return rows
 

@@ -87,6 +87,7 @@ class Settings:
         #: For sections whose model depends on their name: the layer that names another entry than a layer
         #: below it.
         self._named_in = dict.fromkeys(bases.NAMED, 0)
+        self._workers_why = ""
 
     def add_document(self, document: Document) -> None:
         """Adds a set or a file as the next layer."""
@@ -224,7 +225,14 @@ class Settings:
         }
         own = {name: section for name, section in sections.items() if name in SECTIONS}
         hooks = {name.partition(".")[2]: sections[name] for name in sorted(sections.keys() - own.keys())}
-        return Config(self.env.name, self.agent.name, **own, plugins=hooks, sources=sources)
+        return Config(
+            self.env.name,
+            self.agent.name,
+            **own,
+            plugins=hooks,
+            sources=sources,
+            workers_why=self._workers_why,
+        )
 
     def _fit_to_agent(self, sections: dict[str, Any]) -> None:
         """Decides the values that follow from the agent and the machine, in sections without faults."""
@@ -267,21 +275,21 @@ class Settings:
         run, env, agent = (sections[section] for section in ("run", "env", "agent"))
         if None in (run, env, agent):
             return
-        network = sections.get("network")
-        has_core = network is not None and network.has_core
 
         def fitting(most: int) -> list[int]:
-            return [n for n in range(1, most + 1) if agent.takes_workers(n, env.num_envs, has_core)]
+            return [n for n in range(1, most + 1) if agent.takes_workers(n, env.num_envs)]
 
         if run.workers == bases.AUTO:
             cores = available_cores()
             most = cores if agent.shares_out else min(cores, bases.FEW_WORKERS)
-            sections["run"] = run.model_copy(update={"workers": fitting(most)[-1]})
-        elif not agent.takes_workers(run.workers, env.num_envs, has_core):
+            workers = fitting(most)[-1]
+            sections["run"] = run.model_copy(update={"workers": workers})
+            self._workers_why = why_workers(workers, cores, fitting(cores) if agent.shares_out else [])
+        elif not agent.takes_workers(run.workers, env.num_envs):
             numbers = ", ".join(f"{n:,}" for n in fitting(run.workers))
             why = (
-                f"agent.teams: {agent.teams} shares out env.num_envs: {env.num_envs} and the samples of an update "
-                f"among {numbers} workers. -o agent.teams=null lets each worker learn by itself"
+                f"agent.teams: {agent.teams} shares out env.num_envs: {env.num_envs} among {numbers} workers. "
+                "-o agent.teams=null lets each worker learn by itself"
             )
             setting = self.settings["run"].get("workers", Setting(run.workers))
             self._refuse(setting, "run.workers", why)
@@ -439,6 +447,24 @@ class Settings:
                 setting = self.settings[name].get(str(key), Setting(None))
                 self._fault(setting, label, explain(detail, name, self.models))
             return None
+
+
+def why_workers(workers: int, cores: int, shared_out: Sequence[int]) -> str:
+    """Why `run.workers: auto` has become so many workers.
+
+    Args:
+        shared_out: among how many workers `agent.teams` shares out the environments; empty without teams.
+    """
+    if cores == 1:
+        return "auto: this process may use one core"
+    if workers == cores:
+        return f"auto: one for each of {cores:,} cores"
+    if shared_out:
+        numbers = ", ".join(f"{number:,}" for number in shared_out)
+        return (
+            f"auto: there are {cores:,} cores, and the environments can be shared out among {numbers} workers"
+        )
+    return f"auto: there are {cores:,} cores, but without agent.teams more workers need more steps"
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

@@ -1,8 +1,9 @@
-"""An update of which several processes differentiate a part each: what a part must know of the whole.
+"""Updates that several processes make of the rollouts of all: what each must know of the whole.
 
-The loss of an update is a mean over its valid samples, and advantages are normalised over them. So the gradients of the
-parts add up to the gradient of the whole only if each loss is divided by the number of all samples, and advantages are
-shifted and scaled by the mean and the deviation of all.
+The loss of an update is a mean over its valid samples. So the gradients of its parts add up to the gradient of the
+whole only if each loss is divided by the number of all samples. The same holds for the mean and the deviation by which
+advantages are normalised. If an update has samples of some processes alone, these are those of the rollouts of
+all: the samples of a few environments alone are too noisy a measure.
 """
 
 from __future__ import annotations
@@ -21,17 +22,33 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class WholeUpdate:
-    """An update with all its parts: the number of valid samples, the mean of their advantages, and the deviation."""
+    """An update with all its parts: how many valid samples it has; mean and deviation by which it is normalised."""
 
     num_valid: int
     mean: float
     deviation: float
 
-    @classmethod
-    def of(cls, moments: Doubles) -> WholeUpdate:
-        """From its moments `[3]`, as `moments_of_updates` returns them for a part."""
-        count, mean, squares = moments.tolist()
-        return cls(int(count), mean, math.sqrt(squares / max(count, 1)))
+
+def whole_updates(of_members: Doubles, group: slice, per_pass: int) -> list[WholeUpdate]:
+    """The U updates of a group of members.
+
+    Args:
+        of_members: the moments of what each contributes to its updates, `[members, U, 3]`.
+        group: those who make the updates together. per_pass: how many updates have each sample once.
+    """
+    of_updates = merged_moments(of_members[group])
+    if len(of_members[group]) < len(of_members):
+        of_updates[:, 1:] = _mean_and_variance(merged_moments(of_members[:, :per_pass].reshape(-1, 1, 3)))
+    else:
+        of_updates[:, 1:] = _mean_and_variance(of_updates)
+    return [
+        WholeUpdate(int(count), mean, math.sqrt(variance)) for count, mean, variance in of_updates.tolist()
+    ]
+
+
+def _mean_and_variance(moments: Doubles) -> Doubles:
+    """From moments `[U, 3]`, `[U, 2]`."""
+    return np.stack((moments[:, 1], moments[:, 2] / np.maximum(moments[:, 0], 1)), axis=-1)
 
 
 def moments_of_updates(advantages: Tensor, valid: Tensor, choices: Sequence[Tensor]) -> Doubles:

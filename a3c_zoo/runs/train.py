@@ -191,9 +191,31 @@ def train_on(
             events.append(
                 ("solved_before", f"this run was solved at step {solved_step:,} and stays solved", "")
             )
+        changed = _other_number(directory.config(registry), setup.config)
+        if changed and not setup.serial:
+            _refuse_too_many(setup.config.run.workers)
+        events += changed
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
+
+
+def _refuse_too_many(workers: int) -> None:
+    """Raises ConfigError for more workers than fit, before the run's configuration names them."""
+    from a3c_zoo.agents.with_workers import check_processes  # imports torch
+
+    check_processes(workers)
+
+
+def _other_number(before: Config, config: Config) -> list[tuple[str, str, str]]:
+    """An event if a run goes on with another number of workers: what it keeps. before: its configuration as it was."""
+    if config.run.workers == before.run.workers:
+        return []
+    kept = "parameters, moments, statistics and counts stay"
+    if config.optimizer is not None and not config.optimizer.shared_statistics:
+        kept = "parameters, statistics and counts stay; each worker's moments begin anew"
+    text = f"{config.run.workers:,} workers in place of {before.run.workers:,}: {kept}, environments begin new episodes"
+    return [("workers_changed", text, ""), *_many_workers(config)]
 
 
 def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> None:
@@ -297,6 +319,8 @@ def _train(
         saved: the checkpoint to go on from. events: what happened before the first session; see `go_on_from`.
     """
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
+    if setup.config.agent.shares_out and setup.config.workers_why and not setup.serial:
+        watch.observer.message(f"{setup.config.run.workers:,} workers, {setup.config.workers_why}")
     if saved is None and (told := _budget_told(setup.config)):
         watch.observer.message(told)
     allowance = Allowance(setup.config.run.restarts)
