@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -222,18 +222,19 @@ def check(row: Row) -> str:
     return ", ".join(texts) or "ok"
 
 
-def measure(row: Row, steps: int) -> Figures:
+def measure(row: Row, steps: int, runs_dir: Path) -> Figures:
     """Installs and checks a row, and plays it in a process of its own, which finds its packages."""
     install(row)
     checked = check(row)
     say(f"{row.package}: check: {checked}")
-    result = RUNS / f"{row.package}.json"
-    RUNS.mkdir(parents=True, exist_ok=True)
-    _output([sys.executable, __file__, "play", row.package, str(steps), str(result)], environ(row))
+    result = runs_dir / f"{row.package}.json"
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, __file__, "play", row.package, str(steps), str(result), "--episodes", str(row.episodes)]
+    _output(command, environ(row))
     return Figures(**json.loads(result.read_text(encoding="utf-8")), check=checked)
 
 
-def play(row: Row, steps: int) -> dict[str, Any]:
+def play(row: Row, steps: int, runs_dir: Path) -> dict[str, Any]:
     """Plays random actions, trains and evaluates, in this process; returns the figures without those of the check."""
     import a3c_zoo
     from a3c_zoo.config.sets import default_set
@@ -243,7 +244,7 @@ def play(row: Row, steps: int) -> dict[str, Any]:
     chosen = default_set(get_registry(), entry, "a3c")
     figures: dict[str, Any] = {}
     for agent, name in (("random", "random"), ("a3c", "trained")):
-        run = RUNS / f"{row.package}-{agent}"
+        run = runs_dir / f"{row.package}-{agent}"
         shutil.rmtree(run, ignore_errors=True)
         is_random = agent == "random"
         outcome = a3c_zoo.train(
@@ -252,7 +253,7 @@ def play(row: Row, steps: int) -> dict[str, Any]:
             steps=1 if is_random else steps,
             overrides=[*overrides(row, of_environment=is_random), "run.stop_when_solved=false"],
             name=run.name,
-            runs_dir=RUNS,
+            runs_dir=runs_dir,
         )
         found = a3c_zoo.evaluate(run, episodes=row.episodes)
         figures[f"{name}_mean"] = round(found.mean_return, 4)
@@ -272,15 +273,22 @@ def play(row: Row, steps: int) -> dict[str, Any]:
     }
 
 
+def why_left_out(row: Row) -> str:
+    """Why a row is not measured; empty if it is."""
+    if row.needs and not (ROOT / row.needs).exists():
+        return f"there is no {row.needs}"
+    return row.blocked
+
+
 def train(rows: Sequence[Row], steps: int | None) -> int:
     """Measures rows and keeps the figures of each; returns the exit status."""
     failed = 0
     for row in rows:
-        if row.blocked or (row.needs and not (ROOT / row.needs).exists()):
-            say(f"{row.package}: left out: {row.blocked or f'needs {row.needs}'}")
+        if reason := why_left_out(row):
+            say(f"{row.package}: left out: {reason}")
             continue
         try:
-            found = measure(row, steps or row.steps)
+            found = measure(row, steps or row.steps, RUNS)
         except RowError as error:
             say(f"{row.package}: failed: {error}")
             failed += 1
@@ -388,6 +396,7 @@ def main() -> int:
     playing = commands.add_parser("play", help="what `train` starts for a row")
     playing.add_argument("package")
     playing.add_argument("steps", type=int)
+    playing.add_argument("--episodes", type=int)
     playing.add_argument("result", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "write":
@@ -396,7 +405,10 @@ def main() -> int:
     rows = read_list()
     if arguments.command == "play":
         row = next(row for row in rows if row.package == arguments.package)
-        arguments.result.write_text(json.dumps(play(row, arguments.steps)), encoding="utf-8")
+        figures = play(
+            replace(row, episodes=arguments.episodes or row.episodes), arguments.steps, arguments.result.parent
+        )
+        arguments.result.write_text(json.dumps(figures), encoding="utf-8")
         return 0
     names = {row.package for row in rows}
     if unknown := set(arguments.packages) - names:
