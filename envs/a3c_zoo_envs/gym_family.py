@@ -107,19 +107,30 @@ def variant(env_id: str, kwargs: Mapping[str, Any]) -> str:
 
 #: Module → the ids that its import has registered in this process.
 _registered: dict[str, set[str]] = {}
+#: Modules whose import has started threads of which Python knows nothing, as those of a graphics library.
+_with_threads: set[str] = set()
 
 
 def _import(module: str) -> set[str]:
     """Imports a module, as `_make_registered` does in other processes; returns the ids that it has registered."""
     import gymnasium
 
-    before = set(gymnasium.registry)
+    before, threads_before = set(gymnasium.registry), _count_threads()
     with kept_settings():
         imported = importlib.import_module(module)
+        if _count_threads() > threads_before:
+            _with_threads.add(module)
         if module not in _registered and gymnasium.registry.keys() == before and hasattr(imported, "register_envs"):
             imported.register_envs()
     _registered.setdefault(module, set()).update(gymnasium.registry.keys() - before)
     return _registered[module]
+
+
+def _count_threads() -> int:
+    """The threads of this process as the operating system counts them; 0 where it does not tell (not Linux)."""
+    with suppress(OSError):
+        return len(os.listdir("/proc/self/task"))
+    return 0
 
 
 def _registering_module(package: str, name: str) -> str | None:
@@ -145,7 +156,8 @@ def _variant(name: str, kwargs: Mapping[str, Any] | None = None) -> str:
     If that process ends or hangs, the variant is empty, and training reports it. Beside other threads or torch a fork
     is not safe, and Windows has none; then this process reads the variant.
     """
-    if threading.active_count() > 1 or "torch" in sys.modules or not hasattr(os, "fork"):
+    is_safe = hasattr(os, "fork") and threading.active_count() == 1 and not _with_threads
+    if not is_safe or "torch" in sys.modules:
         with same_folder(), kept_settings():
             return _read_variant(name, kwargs or {})
     reading, writing = os.pipe()
