@@ -190,9 +190,19 @@ def _filled(text: str, row: Row) -> str:
 
 
 def _output(command: Sequence[str], variables: Mapping[str, str], fine: Sequence[int] = (0,)) -> str:
-    """What a command printed. Raises RowError for another exit status than those that are fine."""
+    """What a command printed. Raises RowError for another exit status than those that are fine.
+
+    It runs in a folder that git ignores, because some packages leave files where they run.
+    """
+    INSTALLED.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        command, env=dict(variables), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command,
+        cwd=INSTALLED,
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode not in fine:
         raise RowError(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
