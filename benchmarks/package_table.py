@@ -265,7 +265,7 @@ def play(row: Row, steps: int, runs_dir: Path) -> dict[str, Any]:
             name=run.name,
             runs_dir=runs_dir,
         )
-        found = a3c_zoo.evaluate(run, episodes=row.episodes)
+        found = a3c_zoo.evaluate(run, episodes=row.episodes, runs_dir=runs_dir)
         figures[f"{name}_mean"] = round(found.mean_return, 4)
         figures[f"{name}_error"] = round(found.std_return / math.sqrt(row.episodes), 4)
     meta = json.loads((run / "meta.json").read_text(encoding="utf-8"))
