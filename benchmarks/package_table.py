@@ -343,8 +343,10 @@ def _needs(row: Row) -> str:
     parts += [f"`{name}={value}`" for name, value in row.environ.items()]
     if row.file:
         parts.append(f"[{row.file}](#{row.file.replace('.', '')})")
-    if row.needs:
+    if row.needs and (ROOT / row.needs).exists():
         parts.append(f"the plugin [{Path(row.needs).name}](../../{row.needs})")
+    elif row.needs:
+        parts.append(f"the plugin {Path(row.needs).name}")
     if row.note:
         parts.append(row.note)
     return "; ".join(parts).replace("|", "\\|").replace("{folder}", "…") or "–"
