@@ -15,7 +15,7 @@ SHOW_SOURCES = printf '%s\n' "$(CURDIR)" "$(CURDIR)/envs" "$(CURDIR)/hyperparams
 SOURCES := a3c_zoo benchmarks envs hyperparams plugins tests
 
 .DEFAULT_GOAL := help
-.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint lint-systems mutants trained format hooks dist dist-test versions clean
+.PHONY: help train demo test test-slow test-ray test-ray-slow bench-ray plugin-requirements bench-cartpole bench-atari bench-sb3 bench-agents bench-workers chaos docs docs-serve fuzz gallery lint lint-systems mutants packages trained format hooks dist dist-test versions clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 21
@@ -79,6 +79,9 @@ docs: .venv/.installed-dev ## build the documentation site into site/; a broken 
 
 docs-serve: .venv/.installed-dev ## show the documentation site on http://127.0.0.1:8000
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict --dev-addr 127.0.0.1:8000
+
+packages: .venv/.installed-dev ## install, check and train twenty packages of others, for the table of their page: an hour
+	@$(BIN)/python benchmarks/package_table.py train; $(BIN)/python benchmarks/package_table.py write
 
 gallery: .venv/.installed-dev ## film the trained agents for docs/gallery.md: 6 minutes
 	@$(BIN)/python benchmarks/gallery.py

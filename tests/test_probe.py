@@ -241,3 +241,30 @@ def test_the_variant_of_a_registered_environment_is_read_in_a_child(tmp_path: Pa
         [sys.executable, "-c", source], env=environ(tmp_path), capture_output=True, text=True, timeout=LIMIT_S
     )
     assert (done.returncode, done.stdout.split()) == (0, ["continuous", "1", "continuous"]), done.stderr
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells the threads of the system")
+def test_the_variant_of_a_module_that_starts_hidden_threads_is_read_in_this_process(tmp_path: Path) -> None:
+    """A child has no such thread, and its environment would wait for ever, as MiniWorld does for its drawing."""
+    source = (
+        "import _thread, gymnasium\nfrom gymnasium.envs.classic_control.pendulum import PendulumEnv\n"
+        "asked, answered = _thread.allocate_lock(), _thread.allocate_lock()\nasked.acquire(), answered.acquire()\n"
+        "def serve():\n    asked.acquire()\n    answered.release()\n_thread.start_new_thread(serve, ())\n"
+        "class Drawn(PendulumEnv):\n    def __init__(self, **options):\n        super().__init__(**options)\n"
+        "        asked.release()\n        answered.acquire()\n"
+        "gymnasium.register('Drawn-v0', Drawn)\n"
+    )
+    (tmp_path / "drawing.py").write_text(source)
+    program = (
+        "import gymnasium, threading\nfrom a3c_zoo_envs import gym_family\ngym_family.LIMIT_S = 5\n"
+        "print(gym_family.resolve('drawing:Drawn-v0').variant, threading.active_count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environ(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["continuous", "1"]), done.stderr

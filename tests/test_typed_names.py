@@ -207,6 +207,16 @@ def test_a_file_with_one_class(capsys: Captured) -> None:
         ("tank:ready", "tank.py:ready is an environment that is made already: name a class, or a function"),
         ("tank:gymnasium", "tank.py:gymnasium is <module"),
         ("tank:Tank-v0", "module 'tank' registers no environment with Gymnasium"),
+        (
+            "pack:Tank-v0",
+            "'pack' registers no environment with Gymnasium; name the one that does: gym:pack.parts.envs:Tank",
+        ),
+        ("pack:Tanker-v0", "module 'pack' registers no environment with Gymnasium"),
+        ("gym:window:Tank-v0", "NoSuchDisplayException: no; without a screen: PYGLET_HEADLESS=1, with the library EGL"),
+        (
+            "old.py:Tank",
+            "old.py:Tank makes no gymnasium.Env, but old.Tank. Write a class that is one and calls it: see docs/",
+        ),
         ("none.py", "none.py defines no class of gymnasium.Env. Name the function that makes one: none.py:build"),
         ("none.py:build", "none.py:build makes no gymnasium.Env, but builtins.int"),
         ("missing.py:Tank", "missing.py: there is no such file"),
@@ -231,6 +241,10 @@ def test_a_file_that_has_no_environment(typed: str, says: str, capsys: Captured)
         "none": "def build():\n    return 5\n",
         "my-tank": TANK,
         "json": TANK,
+        "pack/__init__": "",
+        "pack/parts/envs": "raise OSError\nregister(\n    id='Tank-v0', entry_point='pack:Tank')\n",
+        "window": "class NoSuchDisplayException(Exception): pass\nraise NoSuchDisplayException('no')\n",
+        "old": "class Tank:\n    def reset(self): return 0\n    def step(self, action): return 0, 0.0, True, {}\n",
         "exits": "raise SystemExit('usage')\n",
         "trains": "import a3c_zoo\na3c_zoo.train('cartpole', steps=100)\n",
         "raises": "raise ValueError('no licence')\n",
@@ -242,6 +256,7 @@ def test_a_file_that_has_no_environment(typed: str, says: str, capsys: Captured)
         "    def __init__(self):\n        raise RuntimeError('no simulator')\n",
     }
     for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(f"{name}.py").write_text(text)
     assert command_line("train", typed) == 2
     lines = capsys.readouterr().err.removeprefix("a module that prints\n").splitlines()

@@ -33,6 +33,9 @@ PROMISES = {
 STEPS_TO_LOOK = 100
 NO_REWARD = "environment '{name}' returned the reward None: does its step() forget to return a number?"
 OLD_API = "this is the API of Gym before 0.26"
+#: Part of NumPy's message where an array is put in the place of a number.
+SEVERAL_REWARDS = "setting an array element with a sequence"
+PACKAGES_PAGE = "see docs/how-to/use-an-environment-of-others.md"
 #: Messages of Python where a method does not take its arguments, or its result has another number of parts.
 TAKEN_APART = re.compile(r"values to unpack|cannot unpack|unexpected keyword argument")
 
@@ -266,7 +269,10 @@ def _broken_promise(method: str, error: Exception) -> str:
         line = text
     else:
         line = type_and_message(error)
-    return f"returned a wrong result of {method}(), which must be {PROMISES[method]}: {line}"
+    cure = ""
+    if SEVERAL_REWARDS in text:
+        cure = f" If the reward is several numbers, a wrapper must make one of them: {PACKAGES_PAGE}"
+    return f"returned a wrong result of {method}(), which must be {PROMISES[method]}: {line}{cure}"
 
 
 def wrong_observation(space: spaces.Space[Any], observations: Sequence[Any]) -> str | None:

@@ -31,6 +31,7 @@ from a3c_zoo.errors import (
 )
 from a3c_zoo.files import same_folder, shown
 from a3c_zoo.learning import function_env
+from a3c_zoo.learning.contract import PACKAGES_PAGE
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.module_files import MODULE_FILES, files_of
@@ -222,5 +223,8 @@ def _made(make_one: Any, module_name: str, name: str, kwargs: Mapping[str, Any])
         ) from error
     if not isinstance(env, gymnasium.Env):
         kind = type(env)
-        raise ZooError(f"{where}:{name} makes no gymnasium.Env, but {kind.__module__}.{kind.__qualname__}")
+        text = f"{where}:{name} makes no gymnasium.Env, but {kind.__module__}.{kind.__qualname__}"
+        if hasattr(env, "reset") and hasattr(env, "step"):
+            text += f". Write a class that is one and calls it: {PACKAGES_PAGE}"
+        raise ZooError(text)
     return env

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 from a3c_zoo import EnvEntry, ZooError, variant_of
@@ -23,6 +24,8 @@ from a3c_zoo_envs.atari_family import game_of
 
 #: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
 LIMIT_S = 300
+#: What pyglet raises where there is no screen. Some packages open a window as they are imported.
+NO_DISPLAY = "NoSuchDisplayException"
 
 
 def resolve(env_id: str) -> EnvEntry:
@@ -42,15 +45,21 @@ def resolve(env_id: str) -> EnvEntry:
         registered = _import(module) if colon else set()
     except Exception as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
-        why = f"{type_and_message(error)}{'; install the package that has it' if is_missing else ''}"
+        why = type_and_message(error)
+        if is_missing:
+            why += "; install the package that has it"
+        elif type(error).__name__ == NO_DISPLAY:
+            why += "; without a screen: PYGLET_HEADLESS=1, with the library EGL, or xvfb-run"
         raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {why}") from error
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
         known = registered | {env_id for env_id, spec in gymnasium.registry.items() if _is_of(spec, module)}
         if module and not known:
+            other = _registering_module(module, name)
+            cure = f"; name the one that does: gym:{other}:{name}" if other else ""
             raise ZooError(
-                f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium"
+                f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium{cure}"
             ) from error
         hint = did_you_mean(name, known).replace("'", f"'gym:{module}{colon}", 1)
         of_gymnasium = {spec.name for spec in gymnasium.registry.values() if _is_of(spec, "gymnasium")}  # Blackjack
@@ -98,19 +107,42 @@ def variant(env_id: str, kwargs: Mapping[str, Any]) -> str:
 
 #: Module → the ids that its import has registered in this process.
 _registered: dict[str, set[str]] = {}
+#: Modules whose import has started threads of which Python knows nothing, as those of a graphics library.
+_with_threads: set[str] = set()
 
 
 def _import(module: str) -> set[str]:
     """Imports a module, as `_make_registered` does in other processes; returns the ids that it has registered."""
     import gymnasium
 
-    before = set(gymnasium.registry)
+    before, threads_before = set(gymnasium.registry), _count_threads()
     with kept_settings():
         imported = importlib.import_module(module)
+        if _count_threads() > threads_before:
+            _with_threads.add(module)
         if module not in _registered and gymnasium.registry.keys() == before and hasattr(imported, "register_envs"):
             imported.register_envs()
     _registered.setdefault(module, set()).update(gymnasium.registry.keys() - before)
     return _registered[module]
+
+
+def _count_threads() -> int:
+    """The threads of this process as the operating system counts them; 0 where it does not tell (not Linux)."""
+    with suppress(OSError):
+        return len(os.listdir("/proc/self/task"))
+    return 0
+
+
+def _registering_module(package: str, name: str) -> str | None:
+    """The module inside an imported package whose source registers this id; no module is imported for it."""
+    registers = re.compile(rf"register\(\s*(id\s*=\s*)?[\"']{re.escape(name)}[\"']")
+    for folder in map(Path, getattr(sys.modules[package], "__path__", ())):
+        for file in sorted(folder.rglob("*.py")):
+            with suppress(OSError):
+                if registers.search(file.read_text(encoding="utf-8", errors="replace")):
+                    parts = file.relative_to(folder).with_suffix("").parts
+                    return ".".join([package, *(part for part in parts if part != "__init__")])
+    return None
 
 
 def _is_of(spec: Any, module: str) -> bool:
@@ -124,7 +156,8 @@ def _variant(name: str, kwargs: Mapping[str, Any] | None = None) -> str:
     If that process ends or hangs, the variant is empty, and training reports it. Beside other threads or torch a fork
     is not safe, and Windows has none; then this process reads the variant.
     """
-    if threading.active_count() > 1 or "torch" in sys.modules or not hasattr(os, "fork"):
+    is_safe = hasattr(os, "fork") and threading.active_count() == 1 and not _with_threads
+    if not is_safe or "torch" in sys.modules:
         with same_folder(), kept_settings():
             return _read_variant(name, kwargs or {})
     reading, writing = os.pipe()
