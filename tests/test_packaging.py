@@ -15,8 +15,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from a3c_zoo.cli.new_plugin import fitting_versions
-from a3c_zoo.version import __version__
+from a3c_zoo.version import __version__, fitting_versions
 from tests import versions
 from tests.shared import made_once
 from tests.wheels import (
@@ -120,7 +119,7 @@ def test_continuous_integration_runs_every_supported_python() -> None:
     jobs = workflow["jobs"]
     assert jobs["test"]["strategy"]["matrix"]["python"] == PYTHONS
     commands = [step["run"] for name in ("ray", "test") for step in jobs[name]["steps"] if "run" in step]
-    assert commands == ["make test-ray", "make test"]
+    assert commands == ["make test-ray", "make test", "make lint-systems"]
     *_, side_by_side, last = (ROOT / ".ci/run").read_text().splitlines()
     assert {"make", "test-ray"} < set(side_by_side.split())
     assert last == "exec make test"

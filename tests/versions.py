@@ -11,14 +11,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from a3c_zoo.cli.new_plugin import fitting_versions
-from a3c_zoo.version import __version__
+from a3c_zoo.version import __version__, fitting_versions
 from tests.wheels import PLUGINS, ROOT
 
 
 def texts() -> Iterator[tuple[Path, str]]:
     """The files that have the version, each with the text that it should have."""
     fitting = fitting_versions(__version__)
+    yield _with(ROOT / "README.md", (r"(?<=Status:\*\* version )[\d.]+(?=,)", __version__.rpartition(".")[0]))
+    yield _with(ROOT / "docs/how-to/write-an-agent.md", (r'"a3c-zoo[<>=][^"]*"', f'"a3c-zoo{fitting}"'))
     yield _with(ROOT / "CITATION.cff", (r"^version: .+$", f"version: {__version__}"))
     extras = [(rf'"a3c-zoo-{name}[^"]+"', f'"a3c-zoo-{name}{fitting}"') for name in ("ray", "trained")]
     yield _with(ROOT / "pyproject.toml", *extras)

@@ -17,7 +17,7 @@ import click
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import RESERVED_PREFIXES, Registry, get_registry
-from a3c_zoo.version import __version__
+from a3c_zoo.version import __version__, fitting_versions
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -165,14 +165,6 @@ def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None
     taken = others.get(kind, {*registry.envs, *registry.families, *RESERVED_PREFIXES})
     if name in {*taken, *(info.name for info in registry.plugins)} or find_spec(package) is not None:
         raise ZooError(f"the name '{name}' is taken; choose another")
-
-
-def fitting_versions(version: str) -> str:
-    """The range that ends before the next version that may break plugins: `>=0.1,<0.2`, after 1.0 `>=1.2,<2`."""
-    major, minor = map(int, version.split(".")[:2])
-    if major:
-        return f">={major}.{minor},<{major + 1}"
-    return f">=0.{minor},<0.{minor + 1}"
 
 
 def _rendered(layers: tuple[str, ...], values: Mapping[str, object]) -> Iterator[tuple[PurePosixPath, str]]:

@@ -41,6 +41,7 @@ from a3c_zoo.store.trained import directory_of
 from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.optimizer_checks import examine_optimizer
+from a3c_zoo.version import __version__, fitting_versions
 
 #: A plugin whose import takes longer slows every command, in seconds.
 LONGEST_IMPORT_S = 0.1
@@ -174,7 +175,8 @@ def examine_plugin(registry: Registry, info: PluginInfo, findings: Findings) -> 
         )
     if not (info.first_party or info.file or _requires_the_zoo(info.distribution)):
         message = f"{info.distribution} does not require a3c-zoo"
-        findings.warn("requirement", message, "name the versions that it was tested with: a3c-zoo>=0.1,<0.2")
+        fitting = fitting_versions(__version__)
+        findings.warn("requirement", message, f"name the versions that it was tested with: a3c-zoo{fitting}")
     for entry in registry.offers(info):
         check = f"{kind_of(entry).namespace} {name_of(entry)}"
         with findings.during(check, "correct it, or its import string"):

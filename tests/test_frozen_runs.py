@@ -1,0 +1,95 @@
+"""Runs of earlier versions: each later one reads, plays, plots, compares and continues them.
+
+`tests/data/frozen_runs/VERSION/` has them as that version wrote them (tests/frozen_runs.py); nobody writes them again.
+A change that breaks one of them breaks docs/promises.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import a3c_zoo
+from tests.frozen_runs import COMMANDS, FOLDER
+from tests.toys_runs import command_line
+
+RUNS = sorted(path.parent for path in FOLDER.glob("*/*/config.yml"))
+ALL = pytest.mark.parametrize("run", RUNS, ids=[f"{path.parent.name}-{path.name}" for path in RUNS])
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "outcome.json").read_text())
+    return found
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    lines = (run / "monitor.csv").read_text().splitlines()
+    return list(csv.DictReader(lines[1:]))
+
+
+@pytest.fixture
+def copied(run: Path, tmp_path: Path) -> Path:
+    """The run as a user of that version has it: below the folder `runs` of the current one."""
+    return Path(shutil.copytree(run, tmp_path / "runs" / run.name))
+
+
+def test_each_version_has_a_run_of_each_kind() -> None:
+    versions = {path.parent.name for path in RUNS}
+    assert versions
+    assert {(path.parent.name, path.name) for path in RUNS} >= {(v, name) for v in versions for name in COMMANDS}
+
+
+@ALL
+def test_it_is_evaluated_with_its_own_parameters(
+    copied: Path, run: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with chdir(tmp_path):
+        status = command_line("evaluate", copied, "--episodes", "2", "--checkpoint", "final", "--json")
+    out, error = capfd.readouterr()
+    assert status == 0, error
+    found = json.loads(out)
+    assert found["step"] == outcome(run)["steps"]
+    assert math.isfinite(found["mean_return"])
+
+
+@ALL
+def test_it_goes_on_where_it_ended(copied: Path, run: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    before = rows(run)
+    steps = outcome(run)["steps"]
+    with chdir(tmp_path):
+        status = command_line("train", "--resume", copied, "--steps", steps + 600, "--quiet")
+    assert status == 0, capfd.readouterr().err
+    assert outcome(copied)["steps"] >= steps + 600
+    assert rows(copied)[: len(before)] == before
+
+
+@ALL
+def test_an_agent_is_loaded(copied: Path, tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        agent = a3c_zoo.load_agent(copied, checkpoint="final")
+    assert callable(agent.predict)
+
+
+def test_they_are_listed_and_plotted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(FOLDER / RUNS[0].parent.name, tmp_path / "runs")
+    with chdir(tmp_path):
+        assert command_line("list", "runs", "--json") == 0
+        listed = {Path(each["path"]).name for each in json.loads(capfd.readouterr().out)}
+        assert listed == set(COMMANDS)
+        assert command_line("plot", "runs/a3c", "runs/sb3-a2c", "--out", "curves.svg") == 0
+    assert (tmp_path / "curves.svg").stat().st_size > 1000
+
+
+def test_they_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    runs = [str(FOLDER / RUNS[0].parent.name / name) for name in ("a3c", "sb3-a2c")]
+    with chdir(tmp_path):
+        status = command_line("compare", "--from", *runs, "--out", "report")
+    assert status == 0, capfd.readouterr().err
+    assert "sb3-a2c" in (tmp_path / "report" / "report.md").read_text()
