@@ -387,7 +387,6 @@ def test_a_damaged_checkpoint_is_not_resumed(run: Path, capsys: Captured) -> Non
     [
         ("- 64\n  - 64", "- 64\n  - 32", "checkpoint is of another network: actor.layers.1.weight [64, 64] there"),
         ("num_envs: 2", "num_envs: 3", "the checkpoint does not fit the run's config.yml"),
-        ("workers: 2", "workers: 3", "the checkpoint does not fit the run's config.yml"),
         ("name: adam", "name: rmsprop", "the checkpoint does not fit the run's config.yml"),
         ("shared_statistics: true", "shared_statistics: false", "the checkpoint does not fit the run's config.yml"),
     ],
@@ -409,6 +408,14 @@ def test_a_checkpoint_of_another_network(old: str, new: str, message: str, run: 
         assert after[name] == content or name in ("config.yml", "outcome.json")
     if "network" in message:
         assert message in refused(capsys, "evaluate", run)
+
+
+def test_a_checkpoint_of_another_number_of_workers_fits(run: Path) -> None:
+    """As after `--resume RUN --workers 3`: it may go on from a checkpoint of before."""
+    config = run / "config.yml"
+    config.write_text(config.read_text().replace("workers: 2", "workers: 3"))
+    assert command_line("train", "--resume", run, "--steps", 900) == 0
+    assert len(checkpoint(run)["agent"]["counters"]) == 3
 
 
 @pytest.mark.parametrize(

@@ -419,6 +419,8 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
     )
     with pytest.raises(ConfigError, match=r"teams: 2 — teams need a clip ratio: agent\.clip_ratio=0\.2"):
         resolve("agent.teams=2")
+    with pytest.raises(ConfigError, match=r"team_updates: beside — there are no teams: agent\.teams=2"):
+        resolve("agent.team_updates=beside")
 
 
 @pytest.mark.parametrize(("workers", "fits"), [(1, True), (3, False), (4, True), (6, False), (16, True), (32, False)])

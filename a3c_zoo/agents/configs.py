@@ -182,6 +182,10 @@ class A3CConfig(LossConfig):
                 f"teams: {self.teams} — teams need a clip ratio: agent.clip_ratio=0.2. "
                 "Or without teams: agent.teams=null"
             )
+        if self.team_updates == "beside" and self.teams is None:
+            raise ValueError(
+                "team_updates: beside — there are no teams: agent.teams=2, with agent.clip_ratio"
+            )
         return self
 
     @property
