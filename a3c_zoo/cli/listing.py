@@ -53,10 +53,15 @@ _FIGURES = ("steps", "return", "state", "age")
 RUN_COLUMNS = (("name", "env", "agent", "seed", *_FIGURES), ("run", *_FIGURES))
 #: The same of listings that are wide. A pipe gets the first row.
 _TRAINED = ("name", "env", "agent", "return", "steps")
-_NARROW = ("name", "agent", "return", "steps")
 COLUMNS = {
     "hyperparams": (("env", "set", "package", "plugin"), ("env", "set", "plugin")),
-    "trained": ((*_TRAINED, "plugin", "description"), (*_TRAINED, "description"), _TRAINED, _NARROW),
+    "trained": (
+        (*_TRAINED, "plugin", "description"),
+        (*_TRAINED, "description"),
+        _TRAINED,
+        ("name", "agent", "return", "steps"),
+        ("name", "return", "steps"),
+    ),
 }
 RIGHT = ("seed", "steps", "return", "age")
 STATE_COLOURS = {"solved": "green", "running": "cyan", "died": "red", "damaged": "red", "error": "red"}
