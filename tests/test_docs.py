@@ -20,7 +20,7 @@ import a3c_zoo.testing
 from a3c_zoo import ZooError, errors, records
 from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
-from benchmarks import gallery
+from benchmarks import gallery, zoo_table
 from tests import llms, reference_pages
 from tests.toys_runs import command_line, installed_here
 from tests.wheels import GRIDWORLD, PPO, ROOT
@@ -204,7 +204,7 @@ def test_an_agent_below_rl_zoos_a2c_says_why() -> None:
 
 def test_the_most_probable_actions_are_those_of_the_same_run() -> None:
     """Runs that began in the same second are told apart by their seeds."""
-    figures = gallery.zoo_table.read_figures(gallery.zoo_table.FIGURES["table"])
+    figures = zoo_table.read_figures(zoo_table.FIGURES["table"])
     made = {each["name"]: each for each in json.loads(text_of(gallery.DATA)) if each["greedy"]}
     assert len(made) >= 15
     for each in made.values():
