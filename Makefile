@@ -87,7 +87,7 @@ gallery: .venv/.installed-dev ## film the trained agents for docs/gallery.md: 6 
 	@$(BIN)/python benchmarks/gallery.py
 	@$(BIN)/python -m tests.reference_pages
 
-trained: .venv/.installed-dev ## train the agents of plugins/a3c-zoo-trained anew, but for the games of Atari: 6 minutes
+trained: .venv/.installed-dev ## train the agents of plugins/a3c-zoo-trained anew that take a minute at most: 4 minutes
 	@$(BIN)/python plugins/a3c-zoo-trained/train.py
 
 fuzz: .venv/.installed-dev ## commands with arguments and files of all kinds, each of which must end in order: 5 minutes

@@ -27,7 +27,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import median
@@ -155,7 +155,12 @@ def read_figures(file: Path) -> list[Figures]:
 
 
 def _figures(line: Mapping[str, str]) -> Figures:
-    types = {"int": int, "float": float, "str": str, "float | None": lambda text: float(text) if text else None}
+    types: Mapping[str, Callable[[str], Any]] = {
+        "int": int,
+        "float": float,
+        "str": str,
+        "float | None": lambda text: float(text) if text else None,
+    }
     return Figures(**{each.name: types[str(each.type)](line[each.name]) for each in fields(Figures)})
 
 

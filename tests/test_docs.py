@@ -20,7 +20,7 @@ import a3c_zoo.testing
 from a3c_zoo import ZooError, errors, records
 from a3c_zoo.cli.main import cli
 from a3c_zoo.testing import plugin_distribution
-from benchmarks import gallery
+from benchmarks import gallery, zoo_table
 from tests import llms, reference_pages
 from tests.toys_runs import command_line, installed_here
 from tests.wheels import GRIDWORLD, PPO, ROOT
@@ -188,6 +188,35 @@ def test_the_gallery_is_what_its_program_makes() -> None:
             assert told == {key: each[key] for key in told}, each["name"]
     assert max(sizes.values()) <= gallery.LARGEST_FILE_KB
     assert sum(sizes.values()) <= gallery.LARGEST_FOLDER_KB
+
+
+def test_an_agent_below_rl_zoos_a2c_says_why() -> None:
+    """By its own figures, which are those of sampled actions."""
+    made = json.loads(text_of(gallery.DATA))
+    below = {
+        each["name"]: each["weaknesses"]
+        for each in made
+        if (a2c := gallery.published(each["env"]).get("a2c")) and each["mean_return"] < a2c.mean
+    }
+    assert {"space-invaders-a3c", "swimmer-a3c"} <= below.keys()
+    assert [name for name, told in below.items() if "RL Zoo's A2C" not in told] == []
+
+
+def test_the_most_probable_actions_are_those_of_the_same_run() -> None:
+    """Runs that began in the same second are told apart by their seeds."""
+    figures = zoo_table.read_figures(zoo_table.FIGURES["table"])
+    made = {each["name"]: each for each in json.loads(text_of(gallery.DATA)) if each["greedy"]}
+    assert len(made) >= 15
+    for each in made.values():
+        same = [run for run in figures if (run.env, run.seed, run.steps) == (each["env"], each["seed"], each["steps"])]
+        assert [[run.greedy_mean, run.greedy_std] for run in same] == [each["greedy"]]
+        assert same[0].sampled_mean == pytest.approx(each["mean_return"], abs=1e-3)
+
+
+def test_the_cards_of_the_gallery_are_those_of_the_distribution() -> None:
+    told = gallery.weaknesses()
+    for each in json.loads(text_of(gallery.DATA)):
+        assert each["weaknesses"] == told.get(each["name"], ""), each["name"]
 
 
 def public_names() -> list[str]:

@@ -35,6 +35,7 @@ hf = pytest.importorskip("huggingface_hub")
 from a3c_zoo.sharing import hub as module  # noqa: E402
 
 AGENT = Path(a3c_zoo_trained.__file__).parent / "acrobot-a3c"
+BYTES = {path.name: path.stat().st_size for path in AGENT.iterdir()}
 NAMES = {"config.yml", "meta.json", "outcome.json", "parameters.safetensors"}
 Captured = pytest.CaptureFixture[str]
 
@@ -130,7 +131,7 @@ def test_the_card_has_the_evaluation_as_metadata(hub: Hub) -> None:
     assert card.data.library_name == "a3c-zoo"
     assert {"Acrobot-v1", "reinforcement-learning"} <= set(card.data.tags)
     for part in (
-        "a3c-zoo train gym:Acrobot-v1 --seed 1",
+        "a3c-zoo train gym:Acrobot-v1 --agent a3c --seed 2 --steps 1000000 ",
         f"{steps:,} steps",
         "a3c-zoo pull alice/swinger",
         "evaluate runs/swinger",
@@ -326,7 +327,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         "meta.json is of a3c on cartpole, and config.yml is not",
     ),
     "unknown environment": (lambda folder: edit(folder, config=("gym:Acrobot-v1", "gym:No-v0")), "gym:No-v0"),
-    "objects in YAML": (lambda folder: edit(folder, config=("seed: 1", "seed: !!python/object:os.system 1")), "config"),
+    "objects in YAML": (lambda folder: edit(folder, config=("seed: 2", "seed: !!python/object:os.system 1")), "config"),
     "a plugin": (
         lambda folder: edit(
             folder, meta=("plugin 'core' (a3c-zoo 0.1.0)", "plugin 'evil' (evil 1.0)"), config=("adam", "e")
@@ -385,7 +386,7 @@ BAD_HUBS: dict[str, tuple[str, Callable[[Handler], None], int, str]] = {
     "broken": ("/api/", status(500), 1, "answers with status 500; try again later"),
     "broken at a file": ("/resolve/", status(503), 1, "answers with status 503"),
     "busy": ("/api/", status(429), 1, "answers with status 429"),
-    "without end": ("meta.json", endless, 1, "meta.json has 952 bytes, says the hub; it sent "),
+    "without end": ("meta.json", endless, 1, f"meta.json has {BYTES['meta.json']:,} bytes, says the hub; it sent "),
     "without end in the API": (
         "/revision/",
         endless,
@@ -393,7 +394,12 @@ BAD_HUBS: dict[str, tuple[str, Callable[[Handler], None], int, str]] = {
         "sends an answer of more than 8,388,608 bytes; it is not read",
     ),
     "a byte now and then": ("/revision/", dripping, 1, "sends its answer for longer than 1 s; it is not read"),
-    "a byte of a file now and then": ("meta.json", dripping, 1, "meta.json has 952 bytes, says the hub; it sent "),
+    "a byte of a file now and then": (
+        "meta.json",
+        dripping,
+        1,
+        f"meta.json has {BYTES['meta.json']:,} bytes, says the hub; it sent ",
+    ),
     "no JSON": ("/api/", nonsense, 1, "the hub's answer cannot be read: "),
     "a file that went": ("/resolve/", status(404), 2, "the hub refuses alice/swinger with status 404 broken"),
     "a file for others": ("/resolve/", status(403, "GatedRepo"), 2, "alice/swinger is gated: ask for access"),
@@ -419,10 +425,13 @@ def test_sizes(hub: Hub, capsys: Captured) -> None:
     assert not any("/resolve/" in request for request in hub.requests)
     hub.forget()
     hub.tails = {"parameters.safetensors": b"more"}
-    assert "parameters.safetensors has 39,752 bytes, says the hub" in refused(capsys, 1, "pull", "alice/swinger")
+    shown = refused(capsys, 1, "pull", "alice/swinger")
+    assert f"parameters.safetensors has {BYTES['parameters.safetensors']:,} bytes, says the hub" in shown
     hub.forget()
-    hub.sizes = {"meta.json": 953}
-    assert "meta.json has 953 bytes, says the hub; it sent 952" in refused(capsys, 1, "pull", "alice/swinger")
+    sent = BYTES["meta.json"]
+    hub.sizes = {"meta.json": sent + 1}
+    shown = refused(capsys, 1, "pull", "alice/swinger")
+    assert f"meta.json has {sent + 1:,} bytes, says the hub; it sent {sent:,}" in shown
     hub.forget()
     hub.more = [{"type": "directory", "path": "config.yml", "oid": "0"}]
     hub.repositories["alice/swinger"] = Repository()

@@ -8,8 +8,10 @@ import os
 import subprocess
 import sys
 import tomllib
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +82,29 @@ def test_drawing_without_a_display(run: Path, tmp_path: Path) -> None:
         assert done.returncode == 2
         assert "without a display it needs libEGL and MUJOCO_GL=egl" in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Gymnasium frees its viewer too late
+@pytest.mark.parametrize(("kwargs", "is_followed"), [({}, True), ({"camera_id": -1}, False)])
+def test_the_camera_follows_the_body(
+    kwargs: dict[str, int], is_followed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty metres on, the body is in the picture: the picture is another one without it."""
+    pytest.importorskip("mujoco")
+    if not ctypes.util.find_library("EGL"):
+        pytest.skip("MuJoCo cannot draw here")
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    with closing(make_vector_env(HOPPER, EnvConfig(kwargs=kwargs), 1, 0, "rgb_array")) as made:
+        envs: Any = made
+        envs.reset(seed=1)
+        env = envs.envs[0].unwrapped
+        qpos = env.data.qpos.copy()
+        qpos[0] = 30
+        env.set_state(qpos, env.data.qvel)
+        (seen,) = envs.render()
+        env.model.geom_rgba[1:, 3] = 0  # all but the floor
+        (without,) = envs.render()
+    assert np.array_equal(seen, without) is not is_followed
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Gymnasium frees what it has not made

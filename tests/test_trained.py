@@ -220,13 +220,14 @@ def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None
     row = rows["acrobot-a3c"]
     assert (row["env"], row["agent"], row["plugin"], row["fault"]) == ("gym:Acrobot-v1", "a3c", "zoo-trained", None)
     assert (row["mean_return"], row["std_return"]) == (told["mean_return"], told["std_return"])
-    assert row["weaknesses"].startswith("The worst of 200 episodes")
+    assert row["weaknesses"].startswith("The worst of 100 episodes")
     assert (row["command"], row["seed"], row["continued"]) == (
-        "a3c-zoo train gym:Acrobot-v1 --seed 1 --name acrobot-a3c --quiet",
-        1,
+        "a3c-zoo train gym:Acrobot-v1 --agent a3c --seed 2 --steps 1000000 -o run.stop_when_solved=false "
+        "--name gym_Acrobot-v1-a3c-kind-s2",
+        2,
         "",
     )
-    assert (row["versions"]["gymnasium"], row["host"]["cores"], round(row["training_s"], 1)) == ("1.4.0", 2, 1.4)
+    assert (row["versions"]["gymnasium"], row["host"]["cores"], round(row["training_s"], 1)) == ("1.4.0", 2, 430.4)
 
 
 def test_the_card_has_all_parts(offered: None, tmp_path: Path) -> None:

@@ -55,7 +55,13 @@ RUN_COLUMNS = (("name", "env", "agent", "seed", *_FIGURES), ("run", *_FIGURES))
 _TRAINED = ("name", "env", "agent", "return", "steps")
 COLUMNS = {
     "hyperparams": (("env", "set", "package", "plugin"), ("env", "set", "plugin")),
-    "trained": ((*_TRAINED, "plugin", "description"), _TRAINED),
+    "trained": (
+        (*_TRAINED, "plugin", "description"),
+        (*_TRAINED, "description"),
+        _TRAINED,
+        ("name", "agent", "return", "steps"),
+        ("name", "return", "steps"),
+    ),
 }
 RIGHT = ("seed", "steps", "return", "age")
 STATE_COLOURS = {"solved": "green", "running": "cyan", "died": "red", "damaged": "red", "error": "red"}

@@ -23,7 +23,7 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.learning import function_env
 from a3c_zoo.learning.arguments import check_arguments, registered_spec, unexpected_argument
-from a3c_zoo.learning.mujoco import check_version, drawing_cure, wrong_version
+from a3c_zoo.learning.mujoco import check_version, drawing_cure, with_camera, wrong_version
 from a3c_zoo.learning.observed_masks import with_observed_masks
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
@@ -177,6 +177,8 @@ def _make_registered(
     creator = spec.vector_entry_point if is_vector else spec.entry_point
     if is_drawn and creator is not None:
         _refuse_without_render_mode(entry, creator)
+    if is_drawn:
+        kwargs = with_camera(spec, kwargs)
     if is_vector:
         # For gymnasium.make, None is the registered limit; a vector environment would take None as its limit.
         kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}

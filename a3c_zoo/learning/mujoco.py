@@ -7,9 +7,10 @@ import sys
 import traceback
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError
@@ -22,14 +23,31 @@ VERSIONS: Final = ">=3.5,<3.16"
 #: What a traceback leads through when MuJoCo cannot draw.
 DRAWING_FILES: Final = ("mujoco_rendering.py", "gl_context.py")
 DRAWING_FOLDERS: Final = {"OpenGL", "egl", "glfw", "osmesa"}
+#: Arguments of an environment that choose what its pictures show.
+CAMERA_ARGUMENTS: Final = {"camera_id", "camera_name", "default_camera_config"}
 
 
 def check_version(entry: EnvEntry) -> None:
     """Raises ZooError if an environment of Gymnasium would run on a version of MuJoCo that does not fit."""
     spec = gymnasium.registry.get(entry.env_id or "")
-    is_of_mujoco = spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco")
-    if is_of_mujoco and (fault := wrong_version()):
+    if spec is not None and is_of_mujoco(spec) and (fault := wrong_version()):
         raise ZooError(f"environment '{entry.name}' cannot be made: {fault}")
+
+
+def is_of_mujoco(spec: EnvSpec) -> bool:
+    """Whether an environment is one of Gymnasium's on MuJoCo."""
+    return str(spec.entry_point).startswith("gymnasium.envs.mujoco")
+
+
+def with_camera(spec: EnvSpec, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an environment that is drawn, with the camera that follows the body.
+
+    Gymnasium 1.4 draws with a camera that stays where the body began. A model without a camera `track` is drawn as
+    without this argument.
+    """
+    if not is_of_mujoco(spec) or CAMERA_ARGUMENTS & kwargs.keys():
+        return kwargs
+    return {**kwargs, "camera_name": "track"}
 
 
 def wrong_version() -> str:

@@ -2,9 +2,13 @@
 
     python plugins/a3c-zoo-trained/train.py [--folder DIR] [NAME …]
 
-It needs a3c-zoo with the extra `box2d`. Without names it trains those that take two minutes at most. A game of
-Atari takes up to ten minutes on an idle machine, Breakout over three hours: name it, and give a folder for its
-`runs`. A run that is there is used if the same command made it.
+It needs a3c-zoo with the extras `box2d` and `mujoco`, and the package `minigrid`. Without names it trains those that
+take a minute at most. The others take up to ten minutes on an idle machine, BipedalWalker up to an hour, Breakout over
+three hours: name them, and give a folder for their `runs`.
+
+A run that is there is used if the same command made it: one that is called like the agent, or one that
+benchmarks/zoo_table.py has made in `runs/zoo`. Agents with a row in the table of docs/benchmarks-rl-zoo.md come from
+its runs: of three seeds that with the median return.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from a3c_zoo.words import return_text
+
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "src"))
 from a3c_zoo_trained import zoo_trained  # noqa: E402
@@ -29,17 +35,39 @@ from a3c_zoo_trained import zoo_trained  # noqa: E402
 FOLDER = HERE / "src" / "a3c_zoo_trained"
 README = HERE / "README.md"
 BEGIN, END = "<!-- written by train.py -->\n", "<!-- end -->\n"
+#: How a meta.json names the plugin of MiniGrid.
+MINIGRID = "plugin 'minigrid' (a3c-zoo-minigrid 1.0.0)"
 
-#: Name → the arguments of its training.
-SHORT = {
+
+def of_table(env: str, seed: int, steps: int, hyperparams: str = "") -> tuple[str, ...]:
+    """The arguments of a run of benchmarks/zoo_table.py."""
+    chosen = ("--hyperparams", hyperparams) if hyperparams else ()
+    budget = ("--seed", str(seed), "--steps", str(steps))
+    return ("train", env, "--agent", "a3c", *budget, *chosen, "-o", "run.stop_when_solved=false")
+
+
+#: Name → the arguments of its training. The runs of Acrobot and LunarLander with the median return, of seed 1, are
+#: not kept: these two have the lowest return of the three.
+TRAININGS = {
     "cartpole-a3c": ("train", "cartpole", "--seed", "1"),
     "cartpole-nstep": ("train", "cartpole", "--agent", "nstep", "--seed", "1"),
     "cartpole-lstm": ("train", "cartpole", "--hyperparams", "a3c-lstm", "--seed", "1"),
-    "acrobot-a3c": ("train", "gym:Acrobot-v1", "--seed", "1"),
-    "lunar-lander-a3c": ("train", "gym:LunarLander-v3", "--seed", "1", "--steps", "3000000"),
-    "pendulum-a3c": ("train", "gym:Pendulum-v1", "--seed", "101", "--steps", "2000000"),
-}
-LONG = {
+    "acrobot-a3c": of_table("gym:Acrobot-v1", 2, 1_000_000),
+    "mountain-car-a3c": of_table("gym:MountainCar-v0", 2, 1_000_000),
+    "mountain-car-continuous-a3c": of_table("gym:MountainCarContinuous-v0", 2, 100_000, "a3c"),
+    "pendulum-a3c": of_table("gym:Pendulum-v1", 1, 1_000_000, "a3c-continuous"),
+    "lunar-lander-a3c": of_table("gym:LunarLander-v3", 2, 1_000_000),
+    "lunar-lander-continuous-a3c": of_table("gym:LunarLanderContinuous-v3", 3, 1_000_000, "a3c-continuous"),
+    "bipedal-walker-a3c": of_table("gym:BipedalWalker-v3", 1, 5_000_000, "a3c-continuous"),
+    "hopper-a3c": of_table("gym:Hopper-v5", 3, 1_000_000, "a3c-continuous"),
+    "half-cheetah-a3c": of_table("gym:HalfCheetah-v5", 2, 1_000_000, "a3c-continuous"),
+    "walker2d-a3c": of_table("gym:Walker2d-v5", 3, 1_000_000, "a3c-continuous"),
+    "ant-a3c": of_table("gym:Ant-v5", 2, 1_000_000, "a3c-continuous"),
+    "swimmer-a3c": of_table("gym:Swimmer-v5", 2, 1_000_000, "a3c-continuous"),
+    "door-key-a3c": of_table("minigrid:DoorKey-5x5", 1, 100_000),
+    "key-corridor-a3c": of_table("minigrid:KeyCorridorS3R1", 3, 500_000),
+    "unlock-a3c": of_table("minigrid:Unlock", 2, 100_000),
+    "red-blue-doors-a3c": of_table("minigrid:RedBlueDoors-6x6", 1, 1_000_000),
     "pong-a3c": ("train", "pong", "--seed", "1"),
     "breakout-a3c": (
         *("train", "breakout", "--hyperparams", "a3c-ppo", "-o", "run.stop_when_solved=false"),
@@ -52,38 +80,93 @@ LONG = {
         for game in ("space_invaders", "qbert", "seaquest", "beam_rider", "enduro", "ms_pacman")
     },
 }
-TRAININGS = SHORT | LONG
+#: Those of a minute at most.
+SHORT = (
+    *("cartpole-a3c", "cartpole-nstep", "cartpole-lstm", "mountain-car-continuous-a3c"),
+    *("door-key-a3c", "unlock-a3c"),
+)
 
 
-def run(module: str, *arguments: str, folder: Path) -> None:
-    """Runs a program of a3c-zoo."""
-    environ = {**os.environ, "PYTHONPATH": str(HERE / "src")}
+def install_minigrid(folder: Path) -> Path:
+    """Installs plugins/a3c-zoo-minigrid into a folder of its own."""
+    sys.path.insert(0, str(HERE.parents[1]))
+    from benchmarks.gallery import install
+
+    return install(["a3c-zoo-minigrid"], folder)
+
+
+def run(module: str, *arguments: str, folder: Path, site: Path) -> None:
+    """Runs a program of a3c-zoo. site: a folder with the distribution a3c-zoo-minigrid."""
+    known = filter(None, [os.environ.get("PYTHONPATH")])
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([*known, str(site)])}
     print("$", shlex.join(["python", "-m", module, *arguments]), flush=True)
     subprocess.run([sys.executable, "-m", module, *arguments], cwd=folder, env=environ, check=True)
 
 
+def without_places(words: list[str]) -> list[str]:
+    """A command without what is of its machine alone: the directory of all runs, and how it printed."""
+    words = [word for word in words if word not in ("--quiet", "--json")]
+    if "--runs-dir" in words:
+        place = words.index("--runs-dir")
+        del words[place : place + 2]
+    return words
+
+
 def trained_by(meta: dict[str, Any]) -> tuple[str, ...]:
-    """The arguments of the training that a meta.json tells of, without the run's name and `--quiet`."""
-    words = [word for word in meta["command"][1:] if word != "--quiet"]
-    del words[(place := words.index("--name")) : place + 2]
+    """The arguments of the training that a meta.json tells of, without the run's name."""
+    words = without_places(meta["command"][1:])
+    place = words.index("--name")
+    del words[place : place + 2]
     return tuple(words)
 
 
-def make(name: str, folder: Path) -> None:
+def read(file: Path) -> dict[str, Any]:
+    """What a JSON file holds."""
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return content
+
+
+def find(name: str, runs: Path) -> Path | None:
+    """The run of an agent, if it is there."""
+    if (runs / name).exists():
+        return runs / name
+    ended = (outcome.parent for outcome in sorted(runs.glob("zoo/*/outcome.json")))
+    return next((path for path in ended if trained_by(read(path / "meta.json")) == TRAININGS[name]), None)
+
+
+def make(name: str, folder: Path, site: Path) -> None:
     """Trains one agent, unless its run is there, and writes its folder. folder: where `runs` lies."""
-    made, path = FOLDER / name, folder / "runs" / name
-    if not path.exists():
-        run("a3c_zoo", *TRAININGS[name], "--name", name, "--quiet", folder=folder)
-    meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+    path = find(name, folder / "runs")
+    if path is None:
+        run("a3c_zoo", *TRAININGS[name], "--name", name, "--quiet", folder=folder, site=site)
+        path = folder / "runs" / name
+    meta = read(path / "meta.json")
     if trained_by(meta) != TRAININGS[name]:
         sys.exit(f"{path} was made by another command: {shlex.join(meta['command'])}")
     with tempfile.TemporaryDirectory() as temporary:
-        saved, plotted = Path(temporary) / name, Path(temporary) / "curve.csv"
-        run("a3c_zoo.sharing.save_trained", name, str(saved), folder=folder)
-        run("a3c_zoo", "plot", name, "--out", str(plotted), folder=folder)
-        (saved / "curve.csv").write_text(curve(plotted), encoding="utf-8")
+        inside = Path(temporary)
+        saved = inside / "saved" / name
+        copied = shutil.copytree(path, inside / "runs" / name)
+        (copied / "meta.json").write_text(json.dumps(for_all(meta)), encoding="utf-8")
+        run("a3c_zoo.sharing.save_trained", name, str(saved), folder=inside, site=site)
+        run("a3c_zoo", "plot", name, "--out", "curve.csv", folder=inside, site=site)
+        (saved / "curve.csv").write_text(curve(inside / "curve.csv"), encoding="utf-8")
+        made = FOLDER / name
         shutil.rmtree(made, ignore_errors=True)
         shutil.copytree(saved, made)
+
+
+def for_all(meta: dict[str, Any]) -> dict[str, Any]:
+    """A meta.json as it holds on every machine.
+
+    benchmarks/zoo_table.py loads the plugin of plugins/a3c-zoo-minigrid from its file, for all environments. Those who
+    play the agent have it as a distribution.
+    """
+    plugins = {
+        kind: MINIGRID if title == "plugin 'plugin' (plugin.py)" else title for kind, title in meta["plugins"].items()
+    }
+    command = [meta["command"][0], *without_places(meta["command"][1:])]
+    return {**meta, "plugins": plugins, "plugin_files": [], "command": command}
 
 
 def curve(plotted: Path) -> str:
@@ -99,9 +182,7 @@ def cards() -> dict[str, dict[str, Any]]:
     """Name → what meta.json and outcome.json hold, of all that have a folder."""
     return {
         name: {
-            key: value
-            for file in ("meta.json", "outcome.json")
-            for key, value in json.loads((FOLDER / name / file).read_text(encoding="utf-8")).items()
+            key: value for file in ("meta.json", "outcome.json") for key, value in read(FOLDER / name / file).items()
         }
         for name in TRAININGS
         if (FOLDER / name).exists()
@@ -117,9 +198,9 @@ def table() -> str:
     continued = {entry.name: entry.continued for entry in zoo_trained()}
     for name, card in cards().items():
         played = card["evaluation"]
-        numbers = (card["steps"], card["training_s"], played["mean_return"], played["std_return"])
-        figures = "{2:,.1f} ± {3:,.1f} | {0:,} | {1:,.1f}".format(*numbers)
-        rows.append(f"| `{name}` | `{card['env']}` | `{card['agent']}` | {figures} |")
+        returns = f"{return_text(played['mean_return'])} ± {return_text(played['std_return'])}"
+        spent = f"{card['steps']:,} | {card['training_s']:,.1f}"
+        rows.append(f"| `{name}` | `{card['env']}` | `{card['agent']}` | {returns} | {spent} |")
         commands.append(f"    {shlex.join(['a3c-zoo', *TRAININGS[name]])}")
         then += [f"`{name}`: {continued[name]}", ""] if continued[name] else []
         software = ", ".join(f"{key} {card['versions'][key]}" for key in ("a3c-zoo", "torch", "gymnasium", "ale-py"))
@@ -130,7 +211,7 @@ def table() -> str:
 
 
 def main() -> None:
-    """Trains the agents that are named, or all that take two minutes at most."""
+    """Trains the agents that are named, or all that take a minute at most."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where `runs` lies [a folder that is removed]")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(TRAININGS)}")
@@ -138,8 +219,9 @@ def main() -> None:
     if unknown := set(given.names) - TRAININGS.keys():
         parser.error(f"no such name: {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as temporary:
+        site = install_minigrid(Path(temporary))
         for name in given.names or SHORT:
-            make(name, (given.folder or Path(temporary)).resolve())
+            make(name, (given.folder or Path(temporary)).resolve(), site)
     before, begin, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     README.write_text(before + begin + "\n" + table() + "\n" + END + rest.partition(END)[2], encoding="utf-8")
 
