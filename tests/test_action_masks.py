@@ -355,7 +355,7 @@ def test_an_attribute_of_that_name_is_no_method() -> None:
 def test_random_actions_are_allowed() -> None:
     generator = np.random.default_rng(0)
     masks = np.repeat([[True, False, False, True, True]], 50, axis=0)
-    actions = random_action(TWO, masks, generator)
+    actions = random_action(TWO, np.zeros((50, 2), np.int64), masks, generator)
     assert set(actions[:, 0].tolist()) == {0}
     assert set(actions[:, 1].tolist()) == {1, 2}
 

@@ -154,7 +154,9 @@ def _scores(logits: Tensor, noise: Tensor, has_masks: bool) -> Tensor:
 
 
 def masked_logits(distribution: ActionDistribution, logits: Tensor, masks: Tensor | None) -> Tensor:
-    """Logits `[B, A]` with `FORBIDDEN` where a mask `[B, A]`, bool, is False; the same logits without masks.
+    """Logits with `FORBIDDEN` where a mask `[B, A]`, bool, is False; the same logits without masks.
+
+    A is the number of actions in all choices (`num_choices`). Other actions of a `Product` have no masks.
 
     The distribution of these logits is that of the policy among the allowed actions: probabilities, entropy, samples
     and the most probable action. No gradient comes from forbidden ones (Huang & Ontañón 2022, arXiv:2006.14171).
@@ -163,6 +165,8 @@ def masked_logits(distribution: ActionDistribution, logits: Tensor, masks: Tenso
         PluginError: the environment gives masks, and none came here.
     """
     if masks is not None:
+        if isinstance(distribution, Product):
+            masks = distribution.masks_of_logits(masks)
         return torch.where(masks, logits, FORBIDDEN)
     if distribution.has_masks:
         raise PluginError(
@@ -350,6 +354,10 @@ class Product:
         return self.keys
 
     @cached_property
+    def _leaves(self) -> list[ActionDistribution]:
+        return [leaf for _, leaf in leaves_of(self)]
+
+    @cached_property
     def _stored(self) -> list[slice]:
         """Where the numbers of each part are in a stored action."""
         return _in_a_row([prod(part.shape) for part in self.parts])
@@ -363,6 +371,21 @@ class Product:
     def _deviations(self) -> list[slice]:
         """Where the logarithms of deviations of each part are, behind all logits."""
         return _in_a_row([part.num_deviations for part in self.parts], self.num_logits)
+
+    def masks_of_logits(self, masks: Tensor) -> Tensor:
+        """Masks `[B, A]` of the choices as `[B, K + D]`; what has no masks is allowed."""
+        if all(map(is_choice, self._leaves)):
+            return masks
+        columns = []
+        first = 0
+        for leaf in self._leaves:
+            if is_choice(leaf):
+                columns.append(masks[..., first : first + leaf.num_logits])
+                first += leaf.num_logits
+            else:
+                columns.append(masks.new_ones(*masks.shape[:-1], leaf.num_logits))
+        columns.append(masks.new_ones(*masks.shape[:-1], self.num_deviations))
+        return torch.cat(columns, dim=-1)
 
     def logits_of_parts(self, logits: Tensor) -> list[Tensor]:
         """The logits of each part, `[B, K + D]` with its own K and D, from those of all."""
@@ -417,6 +440,10 @@ class Product:
             if not part.dtype.is_floating_point:
                 stored = stored.astype(np.int64)
             given.append(part.to_env(stored))
+        return self.in_places(given)
+
+    def in_places(self, given: Sequence[Any]) -> Any:
+        """What is given for each part, as a dictionary or a tuple."""
         if self.keys is None:
             return tuple(given)
         return dict(zip(self.keys, given, strict=True))
@@ -446,11 +473,22 @@ def leaves_of(
 
 
 def choices_of(distribution: ActionDistribution) -> tuple[int, ...]:
-    """How many actions each choice has among the logits of a distribution that may have masks."""
+    """How many actions each choice of a Discrete or MultiDiscrete space has, in the order of masks."""
     sizes: list[int] = []
     for _, leaf in leaves_of(distribution):
-        sizes += getattr(leaf, "sizes", (leaf.num_logits,))
+        if is_choice(leaf):
+            sizes += getattr(leaf, "sizes", (leaf.num_logits,))
     return tuple(sizes)
+
+
+def num_choices(distribution: ActionDistribution) -> int:
+    """A: how many actions there are in all choices, the length of a mask; 0 if there can be no masks."""
+    return sum(choices_of(distribution))
+
+
+def is_choice(distribution: ActionDistribution) -> bool:
+    """Whether it is over choices among a finite number of actions, of which masks can forbid some."""
+    return isinstance(distribution, Categorical | MultiCategorical)
 
 
 def correlated_columns(distribution: ActionDistribution) -> list[slice]:
@@ -464,17 +502,13 @@ def correlated_columns(distribution: ActionDistribution) -> list[slice]:
     return columns
 
 
-def takes_masks(distribution: ActionDistribution) -> bool:
-    """Whether there can be action masks: all choices are among a finite number of actions."""
-    return all(isinstance(leaf, Categorical | MultiCategorical) for _, leaf in leaves_of(distribution))
-
-
 def within_masks(distribution: ActionDistribution) -> ActionDistribution:
-    """The same distribution, for logits of `masked_logits`; see `takes_masks`."""
+    """The same distribution, for logits of `masked_logits`."""
     if isinstance(distribution, Product):
         return replace(distribution, parts=tuple(map(within_masks, distribution.parts)))
-    assert isinstance(distribution, Categorical | MultiCategorical)
-    return replace(distribution, has_masks=True)
+    if isinstance(distribution, Categorical | MultiCategorical):
+        return replace(distribution, has_masks=True)
+    return distribution
 
 
 def _bound(given: Any) -> float:
@@ -501,10 +535,18 @@ def action_distribution(
     Raises:
         UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary, Box of floating point, and
             Dict and Tuple of these; and for one without numbers, or with a part without numbers.
-        ConfigError: there are masks for spaces with others than Discrete and MultiDiscrete; or a bound is infinite,
+        ConfigError: there are masks for a space without Discrete and MultiDiscrete actions; or a bound is infinite,
             or `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite ones.
     """
-    return _distribution(Part((), space), space, squash=squash, uniform=uniform, has_masks=has_masks)
+    distribution = _distribution(Part((), space), space, squash=squash, uniform=uniform)
+    if not has_masks:
+        return distribution
+    if not num_choices(distribution):
+        raise ConfigError(
+            "the environment gives action masks, which are for Discrete and MultiDiscrete actions; the action space "
+            f"is {space}. env.action_masks=false ignores them"
+        )
+    return within_masks(distribution)
 
 
 def _distribution(part: Part, whole: Space[Any], **options: bool) -> ActionDistribution:
@@ -514,18 +556,13 @@ def _distribution(part: Part, whole: Space[Any], **options: bool) -> ActionDistr
         return _over_parts(part, whole, **options)
     if 0 in (space.shape or ()):
         raise UnsupportedSpaceError(f"{_subject(part, whole)} holds no number: there is nothing to learn")
-    if options["has_masks"] and not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        raise ConfigError(
-            "the environment gives action masks, which are supported for Discrete and MultiDiscrete actions, and Dict "
-            f"and Tuple of these, not for {space}{_place(part, whole)}. env.action_masks=false ignores them"
-        )
     match space:
         case spaces.Discrete():
-            return Categorical(int(space.n), int(space.start), options["has_masks"])
+            return Categorical(int(space.n), int(space.start))
         case spaces.MultiDiscrete():
             sizes, start = (tuple(int(n) for n in array.reshape(-1)) for array in (space.nvec, space.start))
             dtype = np.dtype(space.dtype).str
-            return MultiCategorical(sizes, start, tuple(space.shape), dtype, options["has_masks"])
+            return MultiCategorical(sizes, start, tuple(space.shape), dtype)
         case spaces.MultiBinary():
             return Bernoulli(tuple(space.shape), np.dtype(space.dtype).str)
         case spaces.Box() if np.dtype(space.dtype).kind == "f":

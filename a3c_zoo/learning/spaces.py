@@ -268,6 +268,8 @@ def row_of(observations: Any, n: int) -> Any:
         return {key: row_of(part, n) for key, part in observations.items()}
     if isinstance(observations, tuple):
         return tuple(row_of(part, n) for part in observations)
+    if observations is None:
+        return None
     return observations[n]
 
 

@@ -191,7 +191,7 @@ class _RandomPolicy:
     ) -> tuple[Any, Any]:
         if action_masks is None:
             return self._space.sample(), state
-        return random_action(self._distribution, action_masks, self._random), state
+        return random_action(self._distribution, self._space.sample(), action_masks, self._random), state
 
 
 def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
