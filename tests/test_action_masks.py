@@ -563,6 +563,15 @@ def test_check_takes_no_forbidden_action(kwargs: str) -> None:
     assert result.exit_code == 0
 
 
+def test_check_knows_masks_in_observations() -> None:
+    """Gymnasium's checker takes a forbidden action: a warning, not a problem."""
+    result = CliRunner().invoke(cli, ["check", "gym:tests.test_action_masks:Shown-v0", "--json"])
+    findings = json.loads(result.stdout)
+    assert [each for each in findings if each["status"] == "problem"] == []
+    assert "unless it took an action that a mask forbids" in result.output
+    assert result.exit_code == 0
+
+
 def test_check_says_what_is_wrong_with_masks() -> None:
     result = CliRunner().invoke(cli, ["check", ROOMS_ENV, "-o", "env.kwargs={strict: false, way: step}"])
     assert "step() gives info['action_mask'], but reset() does not" in result.output, result.output

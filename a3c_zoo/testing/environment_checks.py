@@ -24,6 +24,7 @@ from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import naming_misfits
 from a3c_zoo.learning.environments import closed, make_vector_env, missing_package
 from a3c_zoo.learning.model import probe_spaces
+from a3c_zoo.learning.observed_masks import with_observed_masks
 from a3c_zoo.learning.space_check import in_words
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -262,7 +263,7 @@ def _run_checker(
 
 def _gives_masks(env: gymnasium.Env[Any, Any]) -> bool:
     """Whether a single environment gives action masks. It is reset."""
-    vector = SyncVectorEnv([lambda: env])
+    vector = with_observed_masks(SyncVectorEnv([lambda: env]))
     return gives_masks(vector, vector.reset(seed=0)[1])
 
 
