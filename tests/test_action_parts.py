@@ -41,7 +41,7 @@ from a3c_zoo.learning.model import Spaces
 from a3c_zoo.learning.objective import Objective, descend, policy_gain
 from a3c_zoo.learning.observed_masks import holds_masks
 from a3c_zoo.learning.space_check import check_spaces, in_words
-from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.learning.spaces import check_supported, observation_spec
 from a3c_zoo.plugins.variants import variant_of
 from a3c_zoo.testing import check_env
 from tests.test_every_space import LSTM, SMALL, TRANSITIONS, with_one_thread  # noqa: F401
@@ -361,6 +361,22 @@ def test_bounds_that_a_part_does_not_have() -> None:
         action_distribution(space, squash=True)
     with pytest.raises(ConfigError, match=r"uniformly random actions need bounds.* \(part 'far' of Dict\("):
         action_distribution(space, uniform=True)
+
+
+def test_an_agent_that_takes_no_tuple_refuses_one_in_a_dictionary() -> None:
+    space = spaces.Dict({"arm": spaces.Tuple((GEAR, STEER))})
+    check_supported(space, ("Discrete", "Box", "Dict", "Tuple"), "mine", "parts")
+    for supported, part in ((("Discrete", "Box", "Dict"), "'arm'"), (("Discrete", "Dict", "Tuple"), "'arm/1'")):
+        with pytest.raises(ConfigError, match=f"as the part {part} of its actions"):
+            check_supported(space, supported, "mine", "parts")
+
+
+def test_a_part_has_no_more_choices_than_float32_holds() -> None:
+    """The index 2²⁴ + 1 would become 2²⁴."""
+    assert int(np.float32(2**24)) == 2**24 == int(np.float32(2**24 + 1))
+    action_distribution(spaces.Tuple((spaces.Discrete(2**24), STEER)))
+    with pytest.raises(UnsupportedSpaceError, match="has a choice among more than 16,777,216 actions"):
+        action_distribution(spaces.Tuple((spaces.Discrete(2**24 + 2), STEER)))
 
 
 class Unsupported(Parts):

@@ -48,6 +48,8 @@ NORMAL_ENTROPY = 0.5 * log(2 * pi * e)
 #: The logit of an action that a mask forbids. In float32 its probability is exactly 0, and so are its part of the
 #: entropy and its gradient. With minus infinity they would be 0 · ∞, which is no number.
 FORBIDDEN = -1e8
+#: A product stores indices in float32, which holds no odd number above this one.
+MOST_INDICES = 2**24
 #: A bound of a Box from this size on counts as infinite.
 LARGEST_BOUND = 1e30
 
@@ -579,7 +581,12 @@ def _over_parts(part: Part, whole: Space[Any], **options: bool) -> Product:
             raise UnsupportedSpaceError(f"{_subject(part, whole)} has the key {key!r}; supported: strings")
     made = [_distribution(Part((*part.path, key), each), whole, **options) for key, each in inner.items()]
     keys = tuple(inner) if isinstance(part.space, spaces.Dict) else None
-    return Product(tuple(made), keys)
+    product = Product(tuple(made), keys)
+    if max(choices_of(product), default=0) > MOST_INDICES:
+        raise UnsupportedSpaceError(
+            f"{_subject(part, whole)} has a choice among more than {MOST_INDICES:,} actions"
+        )
+    return product
 
 
 def _over_box(part: Part, whole: Space[Any], squash: bool, uniform: bool) -> Gaussian:
