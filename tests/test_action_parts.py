@@ -16,6 +16,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import a3c_zoo
+from a3c_zoo.baselines.random import UniformNetwork
 from a3c_zoo.cli.main import cli
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import (
@@ -37,7 +38,7 @@ from a3c_zoo.learning.actions import (
     masked_logits,
 )
 from a3c_zoo.learning.collector import ActionNoise
-from a3c_zoo.learning.model import Spaces
+from a3c_zoo.learning.model import ModelPolicy, Spaces
 from a3c_zoo.learning.objective import Objective, descend, policy_gain
 from a3c_zoo.learning.observed_masks import holds_masks
 from a3c_zoo.learning.space_check import check_spaces, in_words
@@ -577,6 +578,15 @@ def test_parameters_that_are_no_numbers_never_reach_the_shared_ones(tmp_path: Pa
     assert not torch.isfinite(logits.grad).all()
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_no_observations_have_no_actions(deterministic: bool) -> None:
+    distribution = action_distribution(SPACES["nested"], uniform=True)
+    there = Spaces(observation_spec(Parts().observation_space), distribution)
+    policy = ModelPolicy(there, UniformNetwork(distribution.num_logits))
+    actions: Any = policy.predict(np.zeros((0, 3), np.float32), deterministic=deterministic)[0]
+    assert [actions["arm"][0].shape, actions["arm"][1].shape, actions["pull"].shape] == [(0, 2), (0, 2), (0, 1)]
+
+
 # --- masks
 
 
@@ -747,12 +757,8 @@ def test_a_vector_environment_gives_none_beside_a_mask() -> None:
 
 def test_masks_in_observations_are_those_of_the_choices() -> None:
     seen = spaces.Dict({"place": STEER, "action_mask": spaces.MultiBinary(3)})
-    assert [holds_masks(seen, space) for space in (SPACES["dict"], GEAR, SPACES["finite"], STEER)] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    held = [holds_masks(seen, space) for space in (SPACES["dict"], GEAR, SPACES["finite"], STEER)]
+    assert held == [True, True, False, False]
 
 
 def test_a_space_without_choices_has_no_masks(tmp_path: Path) -> None:

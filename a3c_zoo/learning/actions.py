@@ -413,11 +413,13 @@ class Product:
         ):
             actions = torch.empty((len(out), *part.shape), dtype=part.dtype)
             part.sample(own, noise[..., columns], actions)
-            out[:, stored] = actions.view(len(out), -1)
+            out[:, stored] = actions.view(len(out), prod(part.shape))
 
     def mode(self, logits: Tensor) -> Tensor:
-        modes = [part.mode(own) for part, own in zip(self.parts, self.logits_of_parts(logits), strict=True)]
-        return torch.cat([mode.reshape(len(logits), -1).float() for mode in modes], dim=-1)
+        modes = []
+        for part, own in zip(self.parts, self.logits_of_parts(logits), strict=True):
+            modes.append(part.mode(own).reshape(len(logits), prod(part.shape)).float())
+        return torch.cat(modes, dim=-1)
 
     def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the parts, which are independent."""
