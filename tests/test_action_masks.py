@@ -568,6 +568,7 @@ def test_check_knows_masks_in_observations() -> None:
     result = CliRunner().invoke(cli, ["check", "gym:tests.test_action_masks:Shown-v0", "--json"])
     findings = json.loads(result.stdout)
     assert [each for each in findings if each["status"] == "problem"] == []
+    assert [each["status"] for each in findings if each["check"] == "gymnasium"] == ["warning"]
     assert "unless it took an action that a mask forbids" in result.output
     assert result.exit_code == 0
 

@@ -212,6 +212,7 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
         ("gymnasium", "gymnasium.utils.env_checker"),
         ("sb3", "stable_baselines3.common.env_checker"),
     ):
+        is_content = False
         with findings.during(name, "change what it names"), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             # SB3's looks at what is trained; Gymnasium's wants the environment itself.
@@ -222,11 +223,11 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
             inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
             checker = load_object(f"{module}:check_env")
             takes_masks = setup.config.env.action_masks
-            _run_checker(name, checker, str(entry.own_id), kwargs, inner, takes_masks, findings)
+            is_content = _run_checker(name, checker, str(entry.own_id), kwargs, inner, takes_masks, findings)
         texts = [DECORATION.sub("", str(warning.message)) for warning in caught]
         for text in dict.fromkeys(texts):
             findings.warn(name, f"its checker says: {text}", "change it, unless it is meant so")
-        if not texts and findings.is_sound:
+        if is_content and not texts and findings.is_sound:
             findings.ok(name, "its checker finds no fault")
 
 
@@ -238,8 +239,8 @@ def _run_checker(
     wrappers: list[Wrapper],
     takes_masks: bool,
     findings: Findings,
-) -> None:
-    """Runs one checker. What SB3's refuses can still be trained by a3c-zoo's own agents.
+) -> bool:
+    """Runs one checker; returns whether it came to its end. What SB3's refuses, a3c-zoo's own agents can still train.
 
     Args:
         takes_masks: whether action masks count, if the environment gives them. Neither checker knows them.
@@ -252,13 +253,15 @@ def _run_checker(
     except Exception as error:
         if cure := missing_package(error):
             findings.warn(name, "not run: a package is not installed", cure)
-            return
+            return False
         if has_masks:
             cure = "change what it names, unless it took an action that a mask forbids"
             findings.warn(name, f"its checker says: {type_and_message(error)}", cure)
-            return
+            return False
         say = findings.problem if name == "gymnasium" else findings.warn
         say(name, f"its checker says: {type_and_message(error)}", "change what it names")
+        return False
+    return True
 
 
 def _gives_masks(env: gymnasium.Env[Any, Any]) -> bool:
