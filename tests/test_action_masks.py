@@ -303,6 +303,14 @@ def test_a_wrong_mask_is_one_line(way: str, fault: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("given", [[[0, 0, 0]], [[1, 2, 0]], [[1, 1]]])
+def test_the_line_says_how_masks_are_ignored(given: Any) -> None:
+    """A part of the observations may be called `action_mask`, and mean something else."""
+    masks = ActionMasks(rooms(1), ONE, "rooms")
+    with pytest.raises(EnvironmentContractError, match=r"env\.action_masks=false ignores masks$"):
+        masks.take({"action_mask": np.array(given)}, np.ones((1, 3), np.bool_))
+
+
 def test_a_mask_of_another_dtype() -> None:
     with pytest.raises(EnvironmentContractError, match=r"wrong action mask: float32 \[6\]"):
         collector(rooms(2, dtype="float32"), 5)

@@ -169,7 +169,7 @@ class ActionMasks:
     def _wrong(self, form: str) -> EnvironmentContractError:
         return EnvironmentContractError(
             f"environment '{self._name}' gave a wrong action mask: {form}; it must be of bool, or of 0 and 1 in "
-            f"integers, with {self._size} elements"
+            f"integers, with {self._size} elements. env.action_masks=false ignores masks"
         )
 
     def _refuse_empty(self, n: int, choice: int) -> None:
@@ -178,7 +178,8 @@ class ActionMasks:
             what = f"every action of choice {choice}"
         raise EnvironmentContractError(
             f"environment '{self._name}' gave an action mask that forbids {what} (environment {n} of "
-            f"{self._num_envs}): allow one, or end the episode with the step before"
+            f"{self._num_envs}): allow one, or end the episode with the step before. "
+            "env.action_masks=false ignores masks"
         )
 
 
