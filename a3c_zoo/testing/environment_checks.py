@@ -282,11 +282,16 @@ def _measure(setup: RunSetup, findings: Findings) -> None:
     findings.ok("speed alone", f"{alone:,.0f} steps/s, {num_envs} environments together")
     run = ShortRun(setup, findings, WORKER_S)
     run.run()
-    if alone:
-        share = f", {run.steps_per_s / alone:.0%} of its speed alone"
+    if not run.steps_per_s:
+        message = f"agent '{setup.agent.name}' trains; its speed is unknown, as only one report of steps came in time"
+    elif alone:
+        share = run.steps_per_s / alone
+        message = (
+            f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}', {share:.0%} of its speed alone"
+        )
     else:
-        share = ""
-    findings.ok("in a worker", f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}'{share}")
+        message = f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}'"
+    findings.ok("in a worker", message)
 
 
 def _speed(env: VectorEnv[Any, Any, Any], config: EnvConfig, name: str) -> float:
