@@ -30,7 +30,7 @@ from a3c_zoo.learning.actions import (
     action_distribution,
     choices_of,
     is_choice,
-    num_choices,
+    mask_length,
 )
 from a3c_zoo.learning.autoreset import autoreset_of
 from a3c_zoo.learning.returns import Bools
@@ -74,7 +74,7 @@ def _caller(env: VectorEnv[Any, Any, Any]) -> Caller | None:
 
 
 class ActionMasks:
-    """Reads the masks of N environments with A actions in all choices (`actions.num_choices`).
+    """Reads the masks of N environments with A actions in all choices (`actions.mask_length`).
 
     Args:
         env: the environments. distribution: over their actions. name: of the environment, in messages.
@@ -196,7 +196,7 @@ def in_a_row(distribution: Any, mask: Any) -> NDArray[Any]:
         by_place: Any = mask
         rows = []
         for place, part in zip(distribution.places, distribution.parts, strict=True):
-            size = num_choices(part)
+            size = mask_length(part)
             if not size:
                 _refuse_mask(place, by_place)
                 continue
@@ -248,7 +248,7 @@ class FollowedMasks:
         self._autoreset = autoreset_of(env)
         self._distribution = distribution
         self._space = env.action_space
-        self.allowed: Bools = np.ones((env.num_envs, num_choices(distribution)), np.bool_)
+        self.allowed: Bools = np.ones((env.num_envs, mask_length(distribution)), np.bool_)
         self._masks.take(info, self.allowed)
 
     def step(self, info: Mapping[str, Any], ended: Bools) -> None:
@@ -312,7 +312,7 @@ def _indices(distribution: Any, actions: Any) -> NDArray[Any]:
     if isinstance(distribution, Product):
         parts = zip(distribution.places, distribution.parts, strict=True)
         return np.concatenate(
-            [_indices(part, actions[place]) for place, part in parts if num_choices(part)], axis=1
+            [_indices(part, actions[place]) for place, part in parts if mask_length(part)], axis=1
         )
     indices: NDArray[Any] = np.reshape(actions, (len(actions), -1)) - np.reshape(distribution.start, -1)
     return indices

@@ -158,7 +158,7 @@ def _scores(logits: Tensor, noise: Tensor, has_masks: bool) -> Tensor:
 def masked_logits(distribution: ActionDistribution, logits: Tensor, masks: Tensor | None) -> Tensor:
     """Logits with `FORBIDDEN` where a mask `[B, A]`, bool, is False; the same logits without masks.
 
-    A is the number of actions in all choices (`num_choices`). Other actions of a `Product` have no masks.
+    A is the number of actions in all choices (`mask_length`). Other actions of a `Product` have no masks.
 
     The distribution of these logits is that of the policy among the allowed actions: probabilities, entropy, samples
     and the most probable action. No gradient comes from forbidden ones (Huang & Ontañón 2022, arXiv:2006.14171).
@@ -485,7 +485,7 @@ def choices_of(distribution: ActionDistribution) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def num_choices(distribution: ActionDistribution) -> int:
+def mask_length(distribution: ActionDistribution) -> int:
     """A: how many actions there are in all choices, the length of a mask; 0 if there can be no masks."""
     return sum(choices_of(distribution))
 
@@ -545,7 +545,7 @@ def action_distribution(
     distribution = _distribution(Part((), space), space, squash=squash, uniform=uniform)
     if not has_masks:
         return distribution
-    if not num_choices(distribution):
+    if not mask_length(distribution):
         raise ConfigError(
             "the environment gives action masks, which are for Discrete and MultiDiscrete actions; the action space "
             f"is {space}. env.action_masks=false ignores them"

@@ -30,8 +30,8 @@ from a3c_zoo.learning.actions import (
     distribution_from,
     distribution_state,
     leaves_of,
+    mask_length,
     masked_logits,
-    num_choices,
     within_masks,
 )
 from a3c_zoo.learning.background import background_of
@@ -395,7 +395,7 @@ def given_masks(distribution: ActionDistribution, action_masks: Any, count: int)
     Raises:
         ObservationError: they are missing, have the wrong shape, or forbid every action.
     """
-    size = num_choices(distribution)
+    size = mask_length(distribution)
     if action_masks is None:
         if distribution.has_masks:
             raise ObservationError(

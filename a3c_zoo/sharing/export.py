@@ -27,8 +27,8 @@ from a3c_zoo.learning.actions import (
     Gaussian,
     Product,
     choices_of,
+    mask_length,
     masked_logits,
-    num_choices,
 )
 from a3c_zoo.learning.model import ModelPolicy, core_state, one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
@@ -279,7 +279,7 @@ def onnx_program(
         shapes.append({1: count})
     actions = policy.spaces.actions
     if actions.has_masks:
-        inputs["action_mask"] = torch.ones(2, num_choices(actions), dtype=torch.bool)
+        inputs["action_mask"] = torch.ones(2, mask_length(actions), dtype=torch.bool)
         shapes.append({0: count})
     acting = Acting(policy).eval()
     arguments = (tuple(inputs.values()),)
