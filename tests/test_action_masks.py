@@ -303,6 +303,14 @@ def test_a_wrong_mask_is_one_line(way: str, fault: str, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("given", [[[0, 0, 0]], [[1, 2, 0]], [[1, 1]]])
+def test_the_line_says_how_masks_are_ignored(given: Any) -> None:
+    """A part of the observations may be called `action_mask`, and mean something else."""
+    masks = ActionMasks(rooms(1), ONE, "rooms")
+    with pytest.raises(EnvironmentContractError, match=r"env\.action_masks=false ignores masks$"):
+        masks.take({"action_mask": np.array(given)}, np.ones((1, 3), np.bool_))
+
+
 def test_a_mask_of_another_dtype() -> None:
     with pytest.raises(EnvironmentContractError, match=r"wrong action mask: float32 \[6\]"):
         collector(rooms(2, dtype="float32"), 5)
@@ -355,7 +363,7 @@ def test_an_attribute_of_that_name_is_no_method() -> None:
 def test_random_actions_are_allowed() -> None:
     generator = np.random.default_rng(0)
     masks = np.repeat([[True, False, False, True, True]], 50, axis=0)
-    actions = random_action(TWO, masks, generator)
+    actions = random_action(TWO, np.zeros((50, 2), np.int64), masks, generator)
     assert set(actions[:, 0].tolist()) == {0}
     assert set(actions[:, 1].tolist()) == {1, 2}
 
@@ -560,6 +568,16 @@ def test_check_takes_no_forbidden_action(kwargs: str) -> None:
     assert [each for each in findings if each["status"] == "problem"] == []
     assert "masks allow" in result.output, result.output
     assert "in a worker" in result.output
+    assert result.exit_code == 0
+
+
+def test_check_knows_masks_in_observations() -> None:
+    """Gymnasium's checker takes a forbidden action: a warning, not a problem."""
+    result = CliRunner().invoke(cli, ["check", "gym:tests.test_action_masks:Shown-v0", "--json"])
+    findings = json.loads(result.stdout)
+    assert [each for each in findings if each["status"] == "problem"] == []
+    assert [each["status"] for each in findings if each["check"] == "gymnasium"] == ["warning"]
+    assert "unless it took an action that a mask forbids" in result.output
     assert result.exit_code == 0
 
 

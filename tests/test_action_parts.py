@@ -16,6 +16,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import a3c_zoo
+from a3c_zoo.baselines.random import UniformNetwork
 from a3c_zoo.cli.main import cli
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import (
@@ -34,12 +35,14 @@ from a3c_zoo.learning.actions import (
     action_distribution,
     distribution_from,
     distribution_state,
+    masked_logits,
 )
 from a3c_zoo.learning.collector import ActionNoise
-from a3c_zoo.learning.model import Spaces
+from a3c_zoo.learning.model import ModelPolicy, Spaces
 from a3c_zoo.learning.objective import Objective, descend, policy_gain
+from a3c_zoo.learning.observed_masks import holds_masks
 from a3c_zoo.learning.space_check import check_spaces, in_words
-from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.learning.spaces import check_supported, observation_spec
 from a3c_zoo.plugins.variants import variant_of
 from a3c_zoo.testing import check_env
 from tests.test_every_space import LSTM, SMALL, TRANSITIONS, with_one_thread  # noqa: F401
@@ -353,14 +356,28 @@ def test_a_part_that_is_not_supported(space: Any, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_bounds_and_masks_that_a_part_does_not_have() -> None:
+def test_bounds_that_a_part_does_not_have() -> None:
     space = spaces.Dict({"far": spaces.Box(-np.inf, np.inf, (1,)), "gear": GEAR})
     with pytest.raises(ConfigError, match=r"needs finite bounds.* \(part 'far' of Dict\("):
         action_distribution(space, squash=True)
     with pytest.raises(ConfigError, match=r"uniformly random actions need bounds.* \(part 'far' of Dict\("):
         action_distribution(space, uniform=True)
-    with pytest.raises(ConfigError, match=r"not for Box\(.* \(part 'far' of .*env\.action_masks=false"):
-        action_distribution(space, has_masks=True)
+
+
+def test_an_agent_that_takes_no_tuple_refuses_one_in_a_dictionary() -> None:
+    space = spaces.Dict({"arm": spaces.Tuple((GEAR, STEER))})
+    check_supported(space, ("Discrete", "Box", "Dict", "Tuple"), "mine", "parts")
+    for supported, part in ((("Discrete", "Box", "Dict"), "'arm'"), (("Discrete", "Dict", "Tuple"), "'arm/1'")):
+        with pytest.raises(ConfigError, match=f"as the part {part} of its actions"):
+            check_supported(space, supported, "mine", "parts")
+
+
+def test_a_part_has_no_more_choices_than_float32_holds() -> None:
+    """The index 2²⁴ + 1 would become 2²⁴."""
+    assert int(np.float32(2**24)) == 2**24 == int(np.float32(2**24 + 1))
+    action_distribution(spaces.Tuple((spaces.Discrete(2**24), STEER)))
+    with pytest.raises(UnsupportedSpaceError, match="has a choice among more than 16,777,216 actions"):
+        action_distribution(spaces.Tuple((spaces.Discrete(2**24 + 2), STEER)))
 
 
 class Unsupported(Parts):
@@ -561,18 +578,30 @@ def test_parameters_that_are_no_numbers_never_reach_the_shared_ones(tmp_path: Pa
     assert not torch.isfinite(logits.grad).all()
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_no_observations_have_no_actions(deterministic: bool) -> None:
+    distribution = action_distribution(SPACES["nested"], uniform=True)
+    there = Spaces(observation_spec(Parts().observation_space), distribution)
+    policy = ModelPolicy(there, UniformNetwork(distribution.num_logits))
+    actions: Any = policy.predict(np.zeros((0, 3), np.float32), deterministic=deterministic)[0]
+    assert [actions["arm"][0].shape, actions["arm"][1].shape, actions["pull"].shape] == [(0, 2), (0, 2), (0, 1)]
+
+
 # --- masks
 
 
-def rooms(masks: str, mode: AutoresetMode = AutoresetMode.NEXT_STEP, fault: str = "") -> SyncVectorEnv:
-    return SyncVectorEnv([lambda: Parts("finite", masks, fault)] * 3, autoreset_mode=mode)
+def rooms(
+    masks: str, mode: AutoresetMode = AutoresetMode.NEXT_STEP, fault: str = "", kind: str = "finite"
+) -> SyncVectorEnv:
+    return SyncVectorEnv([lambda: Parts(kind, masks, fault)] * 3, autoreset_mode=mode)
 
 
+@pytest.mark.parametrize("kind", ["finite", "tuple", "dict"])
 @pytest.mark.parametrize("masks", ["info", "method", "flat"])
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_masks_of_parts_are_followed(masks: str, mode: AutoresetMode) -> None:
+def test_masks_of_parts_are_followed(masks: str, mode: AutoresetMode, kind: str) -> None:
     """Random actions within them, and the next allowed ones for any: a forbidden one raises."""
-    env = rooms(masks, mode)
+    env = rooms(masks, mode, kind=kind)
     observation, info = env.reset(seed=0)
     followed: Any = masks_to_follow(env, EnvConfig(), "parts", info)
     from a3c_zoo.learning.autoreset import autoreset_of
@@ -581,10 +610,10 @@ def test_masks_of_parts_are_followed(masks: str, mode: AutoresetMode) -> None:
     env.action_space.seed(0)
     random = np.random.default_rng(0)
     for t in range(30):
-        expected = np.ones((3, 8), np.bool_)
+        expected = np.ones((3, 8 if kind == "finite" else 3), np.bool_)
+        expected[:, 3::2] = np.arange(expected[:, 3::2].shape[1]) == 2
         for n, target in enumerate(observation):
             expected[n, best_gear(target) % 3] = False
-            expected[n, [3, 5]] = False
         ignored = followed.allowed.all(axis=1)
         np.testing.assert_array_equal(followed.allowed[~ignored], expected[~ignored])
         assert mode == AutoresetMode.NEXT_STEP or not ignored.any()
@@ -661,12 +690,87 @@ def test_agents_act_within_masks_of_parts(agent: str, overrides: Any, masks: str
             policy.predict(observations, action_masks=action_masks)
 
 
-def test_a_hybrid_space_has_no_masks(tmp_path: Path) -> None:
+def test_masks_of_a_choice_beside_numbers_by_hand() -> None:
+    """p = 1/4, 0, 3/4 if the second action is forbidden; the numbers are those of no mask.
+
+    log π = log ¾ − 2½ − log 2π, H = log 4 − ¾ log 3 + log 2πe
+    """
+    distribution = action_distribution(spaces.Tuple((spaces.Discrete(3), STEER)), has_masks=True)
+    logits = torch.tensor([LOGITS], requires_grad=True)
+    masked = masked_logits(distribution, logits, torch.tensor([[True, False, True]]))
+    assert torch.equal(masked[0, [0, 2, 3, 4, 5, 6]], logits[0, [0, 2, 3, 4, 5, 6]])
+    log_prob, entropy = distribution.log_prob_and_entropy(masked, torch.tensor([[2.0, 3.0, 1.0]]))
+    assert log_prob.tolist() == pytest.approx([log(3 / 4) - 2.5 - log(2 * pi)])
+    assert entropy.tolist() == pytest.approx([log(4) - 0.75 * log(3) + log(2 * pi * e)])
+    (slope,) = torch.autograd.grad(log_prob.sum(), logits)
+    assert slope[0].tolist() == pytest.approx([-1 / 4, 0, 1 / 4, 1 / 2, 4, 0, 3])
+    samples = draw(distribution, masked.detach().expand(1000, 7))
+    assert not (samples[:, 0] == 1).any()
+    plain = draw(HYBRID, torch.tensor([LOGITS]).expand(1000, 7))
+    assert torch.equal(samples[:, 1:], plain[:, 1:])
+
+
+def test_masks_of_a_choice_between_others() -> None:
+    """Each mask finds its own logits; bits and numbers before and after them have none."""
+    space = spaces.Tuple(
+        (spaces.MultiBinary(2), spaces.Discrete(2), STEER, spaces.Dict({"a": STEER, "b": spaces.MultiDiscrete([2, 3])}))
+    )
+    distribution = action_distribution(space, has_masks=True)
+    masks = torch.tensor([[False, True, True, False, True, False, True]])
+    forbidden = masked_logits(distribution, torch.zeros(1, 17), masks)[0] != 0
+    assert forbidden.nonzero().flatten().tolist() == [2, 9, 11]
+
+
+@pytest.mark.parametrize(
+    ("agent", "kind", "masks", "overrides"),
+    [
+        ("a3c", "tuple", "info", SMALL["a3c"] | KEPT),
+        ("a3c", "dict", "method", SMALL["a3c"] | LSTM),
+        ("a3c-data", "dict", "flat", SMALL["a3c-data"]),
+        ("random", "tuple", "info", {}),
+    ],
+)
+def test_agents_act_within_masks_beside_numbers(
+    agent: str, kind: str, masks: str, overrides: Any, tmp_path: Path
+) -> None:
+    outcome = train(kind, tmp_path, {**overrides, "env.kwargs": {"masks": masks}}, agent, serial=True)
+    assert a3c_zoo.evaluate(outcome.run, episodes=4).episodes == 4
+    policy = a3c_zoo.load_agent(outcome.run)
+    gear = np.array([[1, 0, 0], [0, 0, 1]], np.bool_)
+    by_part: Any = (gear, None) if kind == "tuple" else {"gear": gear}
+    place: Any = 0 if kind == "tuple" else "gear"
+    for action_masks in (gear, by_part):
+        actions: Any = policy.predict(np.zeros((2, 3), np.float32), action_masks=action_masks)[0]
+        assert actions[place].tolist() == [1, 3]
+    with_number: Any = (gear, gear) if kind == "tuple" else {"gear": gear, "steer": gear}
+    with pytest.raises(ObservationError, match=r"part '(1|steer)' .* takes no mask"):
+        policy.predict(np.zeros((2, 3), np.float32), action_masks=with_number)
+
+
+def test_a_vector_environment_gives_none_beside_a_mask() -> None:
+    env = SyncVectorEnv([lambda: Parts("tuple")] * 2)
+    masks = ActionMasks(env, action_distribution(SPACES["tuple"], has_masks=True), "rooms")
+    out = np.zeros((2, 3), np.bool_)
+    masks.take({"action_mask": (np.array([[1, 0, 1], [0, 1, 1]]), None)}, out)
+    assert out.astype(int).tolist() == [[1, 0, 1], [0, 1, 1]]
+
+
+def test_masks_in_observations_are_those_of_the_choices() -> None:
+    seen = spaces.Dict({"place": STEER, "action_mask": spaces.MultiBinary(3)})
+    held = [holds_masks(seen, space) for space in (SPACES["dict"], GEAR, SPACES["finite"], STEER)]
+    assert held == [True, True, False, False]
+
+
+def test_a_space_without_choices_has_no_masks(tmp_path: Path) -> None:
     class Masked(Parts):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = spaces.Tuple((STEER, spaces.MultiBinary(2)))
+
         def _info(self) -> dict[str, Any]:
             return {"action_mask": np.ones(3, np.int8)}
 
-    with pytest.raises(ConfigError, match=r"not for Box\(.* \(part '1' of Tuple\(.*env\.action_masks=false"):
+    with pytest.raises(ConfigError, match=r"the action space is Tuple\(.*env\.action_masks=false"):
         a3c_zoo.train(Masked, steps=100, serial=True, runs_dir=tmp_path)
 
 
@@ -741,6 +845,21 @@ def test_the_onnx_file_takes_masks_of_parts(tmp_path: Path) -> None:
     gear, doors = session.run(["action/0", "action/1/doors"], feed)
     assert gear.tolist() == [2, 2]
     assert doors.tolist() == [[1, 2], [1, 2]]
+
+
+def test_the_onnx_file_takes_masks_beside_numbers(tmp_path: Path) -> None:
+    import onnxruntime
+
+    run = train("dict", tmp_path, {**SMALL["a3c"], "env.kwargs": {"masks": "info"}}, serial=True).run
+    out = tmp_path / "x.onnx"
+    result = CliRunner().invoke(cli, ["export", str(run), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
+    assert [each.shape for each in session.get_inputs()] == [["N", 3], ["N", 3]]
+    masks = np.array([[0, 1, 0], [0, 0, 1]], np.bool_)
+    feed = {"observation": np.zeros((2, 3), np.float32), "action_mask": masks}
+    (gear,) = session.run(["action/gear"], feed)
+    assert gear.tolist() == [2, 3]
 
 
 # --- checks

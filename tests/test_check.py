@@ -125,6 +125,13 @@ def test_a_failing_close_hides_no_other_finding(registry: Registry) -> None:
     assert {"contract", "speed alone", "in a worker"} <= {finding.check for finding in found}
 
 
+def test_a_speed_that_was_not_measured_is_not_zero(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a single report may come in the time of the short training."""
+    monkeypatch.setattr("a3c_zoo.testing.short_run.ShortRun.steps_per_s", 0.0)
+    (found,) = [each for each in env_findings(registry, walk("FailsToClose")) if each.check == "in a worker"]
+    assert found.text == "agent 'a3c' trains; its speed is unknown, as only one report of steps came in time"
+
+
 def test_a_forgotten_seed_is_said_so(registry: Registry) -> None:
     found = env_findings(registry, walk("Unseeded"))
     assert {finding.check for finding in found if finding.status == "problem"} == {"seeding"}

@@ -39,7 +39,7 @@ class Parts(gymnasium.Env[Any, Any]):
 
     Args:
         kind: of the action space. masks: how masks are given: "info", "method", "flat" (info, all in a row), or "" for
-            none; of the kind "finite". fault: what is wrong with them after the first step: "missing", "length" or
+            none; not of the kind "nested". fault: what is wrong with them after the first step: "missing", "length" or
             "empty".
     """
 
@@ -55,9 +55,13 @@ class Parts(gymnasium.Env[Any, Any]):
             self.action_masks = self.mask
 
     def mask(self) -> Any:
-        """Forbids the gear that follows the best one, and the doors (0, 0)."""
+        """Forbids the gear that follows the best one, and the doors (0, 0), if there are doors."""
         gears = np.ones(3, np.int8)
         gears[best_gear(self._target) % 3] = 0
+        if self.action_space is SPACES["tuple"]:
+            return gears if self.masks == "flat" else (gears, None)
+        if self.action_space is SPACES["dict"]:
+            return gears if self.masks == "flat" else {"gear": gears}
         doors: Any = (np.array([0, 1], np.int8), np.array([0, 1, 1], np.int8))
         if self._steps and self.fault == "length":
             doors = doors[:1]
@@ -86,8 +90,9 @@ class Parts(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
         if self.masks:
-            assert action[0] != 1 + best_gear(self._target) % 3, "forbidden gear"
-            assert action[1]["doors"].all(), "forbidden doors"
+            gear, rest = action.values() if self.action_space is SPACES["dict"] else action
+            assert gear != 1 + best_gear(self._target) % 3, "forbidden gear"
+            assert self.action_space is not SPACES["finite"] or rest["doors"].all(), "forbidden doors"
         reward = 0.0
         if self.action_space in (SPACES["tuple"], SPACES["dict"]):
             gear, steer = action.values() if isinstance(action, dict) else action

@@ -23,6 +23,7 @@ from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
 from a3c_zoo.agents.with_workers import agent_config, train
 from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.actions import mask_length
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.networks import in_training, seed_passes
 from a3c_zoo.learning.objective import Loss, actor_critic_loss, descend, forward
@@ -198,7 +199,7 @@ def layout(model: Model, config: Config) -> Layout:
             own |= {"states": ((1, *start.shape), torch.float32), "resets": resets}
     actions = model.spaces.actions
     if actions.has_masks:
-        own = {**own, "masks": ((rows, actions.num_logits), torch.bool)}
+        own = {**own, "masks": ((rows, mask_length(actions)), torch.bool)}
     common: Layout = {
         "observations": ((rows, *spec.shape), stored),
         "actions": ((rows, *actions.shape), actions.dtype),

@@ -251,12 +251,11 @@ def _raise_broken_contract(error: BaseException, entry: EnvEntry) -> None:
 
 
 def _check_spaces(entry: EnvEntry, config: Config, supported: Sequence[str]) -> None:
-    """Checks that SB3's rollouts or replay buffer fit into memory, except for observations that are dictionaries.
-
-    And that the actions are among the `supported` spaces, of which SB3 takes no Dict and no Tuple.
+    """Checks that the actions are among the `supported` spaces, and that SB3's rollouts or replay buffer fit into
+    memory. The memory is not checked for observations that are dictionaries.
 
     Raises:
-        ConfigError: they do not fit, or are not.
+        ConfigError: the actions are not supported, or the memory is too small.
         PluginError: the environment cannot be made, or cannot be closed.
     """
     agent = config.agent

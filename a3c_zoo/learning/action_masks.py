@@ -9,7 +9,8 @@ Masks in observations (`observed_masks.py`) are put into infos.
 
 A mask has a bool, or 0 and 1, for each action of a Discrete space. For a MultiDiscrete space the masks of the choices
 follow each other, or come as a tuple. For a Dict or a Tuple of such spaces the mask is a dictionary or a tuple of those
-of the parts, or all in a row. What follows from a mask is in `actions.masked_logits`.
+of the parts, or all in a row. Other parts, such as a Box, have None or nothing there, and nothing in the row. What
+follows from a mask is in `actions.masked_logits`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import EnvironmentContractError, type_and_message
-from a3c_zoo.learning.actions import ActionDistribution, Product, action_distribution, choices_of
+from a3c_zoo.learning.actions import (
+    ActionDistribution,
+    Product,
+    action_distribution,
+    choices_of,
+    is_choice,
+    mask_length,
+)
 from a3c_zoo.learning.autoreset import autoreset_of
 from a3c_zoo.learning.returns import Bools
 from a3c_zoo.learning.spaces import row_of
@@ -66,7 +74,7 @@ def _caller(env: VectorEnv[Any, Any, Any]) -> Caller | None:
 
 
 class ActionMasks:
-    """Reads the masks of N environments with A logits each.
+    """Reads the masks of N environments with A actions in all choices (`actions.mask_length`).
 
     Args:
         env: the environments. distribution: over their actions. name: of the environment, in messages.
@@ -161,7 +169,7 @@ class ActionMasks:
     def _wrong(self, form: str) -> EnvironmentContractError:
         return EnvironmentContractError(
             f"environment '{self._name}' gave a wrong action mask: {form}; it must be of bool, or of 0 and 1 in "
-            f"integers, with {self._size} elements"
+            f"integers, with {self._size} elements. env.action_masks=false ignores masks"
         )
 
     def _refuse_empty(self, n: int, choice: int) -> None:
@@ -170,7 +178,8 @@ class ActionMasks:
             what = f"every action of choice {choice}"
         raise EnvironmentContractError(
             f"environment '{self._name}' gave an action mask that forbids {what} (environment {n} of "
-            f"{self._num_envs}): allow one, or end the episode with the step before"
+            f"{self._num_envs}): allow one, or end the episode with the step before. "
+            "env.action_masks=false ignores masks"
         )
 
 
@@ -187,14 +196,28 @@ def in_a_row(distribution: Any, mask: Any) -> NDArray[Any]:
         by_place: Any = mask
         rows = []
         for place, part in zip(distribution.places, distribution.parts, strict=True):
+            size = mask_length(part)
+            if not size:
+                _refuse_mask(place, by_place)
+                continue
             row = in_a_row(part, by_place[place])
-            if row.shape[-1:] != (part.num_logits,):
+            if row.shape[-1:] != (size,):
                 raise ValueError(f"part '{place}' has shape {list(row.shape)}")
             rows.append(row)
         return np.concatenate(rows, axis=-1)
     if isinstance(mask, tuple | list) and any(map(np.ndim, mask)):
         return np.concatenate([np.asarray(part) for part in mask], axis=-1)
     return np.asarray(mask)
+
+
+def _refuse_mask(place: str | int, by_place: Any) -> None:
+    """Raises ValueError for the mask of a part that has no choices: it would have no influence."""
+    try:
+        mask = by_place[place]
+    except LookupError:
+        return
+    if mask is not None:
+        raise ValueError(f"part '{place}' is neither Discrete nor MultiDiscrete, and takes no mask, but None")
 
 
 def _is_flat(mask: Any) -> bool:
@@ -224,7 +247,8 @@ class FollowedMasks:
         self._masks = ActionMasks(env, distribution, name)
         self._autoreset = autoreset_of(env)
         self._distribution = distribution
-        self.allowed: Bools = np.ones((env.num_envs, distribution.num_logits), np.bool_)
+        self._space = env.action_space
+        self.allowed: Bools = np.ones((env.num_envs, mask_length(distribution)), np.bool_)
         self._masks.take(info, self.allowed)
 
     def step(self, info: Mapping[str, Any], ended: Bools) -> None:
@@ -245,11 +269,11 @@ class FollowedMasks:
             following = (chosen[:, [k]] + np.arange(sizes[k])) % sizes[k]
             first = np.take_along_axis(mask, following, axis=1).argmax(axis=1)
             chosen[:, k] = following[np.arange(len(chosen)), first]
-        return self._distribution.to_env(chosen.reshape(len(chosen), *self._distribution.shape))
+        return _with_choices(self._distribution, actions, chosen)
 
     def random_actions(self, generator: np.random.Generator) -> Any:
-        """Uniformly random actions among the allowed ones, `[N, ...]`, as the environment takes them."""
-        return random_action(self._distribution, self.allowed, generator)
+        """Random actions `[N, ...]`, as the environment takes them; choices are uniform among the allowed actions."""
+        return random_action(self._distribution, self._space.sample(), self.allowed, generator)
 
 
 def masks_to_follow(
@@ -261,7 +285,7 @@ def masks_to_follow(
         config: of the environment. Others: see `FollowedMasks`.
 
     Raises:
-        ConfigError: some of the actions are neither Discrete nor MultiDiscrete.
+        ConfigError: none of the actions are Discrete or MultiDiscrete.
         EnvironmentContractError: see `ActionMasks.take`.
     """
     if not (config.action_masks and gives_masks(env, info)):
@@ -269,18 +293,41 @@ def masks_to_follow(
     return FollowedMasks(env, action_distribution(env.single_action_space, has_masks=True), name, info)
 
 
-def random_action(distribution: ActionDistribution, masks: Bools, generator: np.random.Generator) -> Any:
-    """Uniformly random actions among those that masks `[N, A]` allow, `[N, ...]`, as the environment takes them."""
+def random_action(
+    distribution: ActionDistribution, actions: Any, masks: Bools, generator: np.random.Generator
+) -> Any:
+    """Actions of the environment `[N, ...]` whose choices are uniformly random among those that masks `[N, A]` allow.
+
+    Args:
+        actions: `[N, ...]`; what is no choice in them stays as it is.
+    """
     scores = np.where(masks, generator.random(masks.shape), -1.0)
     choices = np.split(scores, np.cumsum(choices_of(distribution))[:-1], axis=1)
     chosen = np.stack([choice.argmax(axis=1) for choice in choices], axis=1)
-    return distribution.to_env(chosen.reshape(len(masks), *distribution.shape))
+    return _with_choices(distribution, actions, chosen)
 
 
 def _indices(distribution: Any, actions: Any) -> NDArray[Any]:
     """The indices that actions of the environment `[N, ...]` have, `[N, choices]`."""
     if isinstance(distribution, Product):
         parts = zip(distribution.places, distribution.parts, strict=True)
-        return np.concatenate([_indices(part, actions[place]) for place, part in parts], axis=1)
+        return np.concatenate(
+            [_indices(part, actions[place]) for place, part in parts if mask_length(part)], axis=1
+        )
     indices: NDArray[Any] = np.reshape(actions, (len(actions), -1)) - np.reshape(distribution.start, -1)
     return indices
+
+
+def _with_choices(distribution: ActionDistribution, actions: Any, indices: NDArray[Any]) -> Any:
+    """Actions of the environment `[N, ...]` with other indices `[N, choices]`; the reverse of `_indices`."""
+    if not isinstance(distribution, Product):
+        if not is_choice(distribution):
+            return actions
+        return distribution.to_env(indices.reshape(len(indices), *distribution.shape))
+    changed = []
+    first = 0
+    for place, part in zip(distribution.places, distribution.parts, strict=True):
+        count = len(choices_of(part))
+        changed.append(_with_choices(part, actions[place], indices[:, first : first + count]))
+        first += count
+    return distribution.in_places(changed)

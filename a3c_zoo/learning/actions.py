@@ -48,6 +48,8 @@ NORMAL_ENTROPY = 0.5 * log(2 * pi * e)
 #: The logit of an action that a mask forbids. In float32 its probability is exactly 0, and so are its part of the
 #: entropy and its gradient. With minus infinity they would be 0 · ∞, which is no number.
 FORBIDDEN = -1e8
+#: A product stores indices in float32, which holds no odd number above this one.
+MOST_INDICES = 2**24
 #: A bound of a Box from this size on counts as infinite.
 LARGEST_BOUND = 1e30
 
@@ -154,7 +156,9 @@ def _scores(logits: Tensor, noise: Tensor, has_masks: bool) -> Tensor:
 
 
 def masked_logits(distribution: ActionDistribution, logits: Tensor, masks: Tensor | None) -> Tensor:
-    """Logits `[B, A]` with `FORBIDDEN` where a mask `[B, A]`, bool, is False; the same logits without masks.
+    """Logits with `FORBIDDEN` where a mask `[B, A]`, bool, is False; the same logits without masks.
+
+    A is the number of actions in all choices (`mask_length`). Other actions of a `Product` have no masks.
 
     The distribution of these logits is that of the policy among the allowed actions: probabilities, entropy, samples
     and the most probable action. No gradient comes from forbidden ones (Huang & Ontañón 2022, arXiv:2006.14171).
@@ -163,6 +167,8 @@ def masked_logits(distribution: ActionDistribution, logits: Tensor, masks: Tenso
         PluginError: the environment gives masks, and none came here.
     """
     if masks is not None:
+        if isinstance(distribution, Product):
+            masks = distribution.masks_of_logits(masks)
         return torch.where(masks, logits, FORBIDDEN)
     if distribution.has_masks:
         raise PluginError(
@@ -350,6 +356,10 @@ class Product:
         return self.keys
 
     @cached_property
+    def _leaves(self) -> list[ActionDistribution]:
+        return [leaf for _, leaf in leaves_of(self)]
+
+    @cached_property
     def _stored(self) -> list[slice]:
         """Where the numbers of each part are in a stored action."""
         return _in_a_row([prod(part.shape) for part in self.parts])
@@ -363,6 +373,21 @@ class Product:
     def _deviations(self) -> list[slice]:
         """Where the logarithms of deviations of each part are, behind all logits."""
         return _in_a_row([part.num_deviations for part in self.parts], self.num_logits)
+
+    def masks_of_logits(self, masks: Tensor) -> Tensor:
+        """Masks `[B, A]` of the choices as `[B, K + D]`; what has no masks is allowed."""
+        if all(map(is_choice, self._leaves)):
+            return masks
+        columns = []
+        first = 0
+        for leaf in self._leaves:
+            if is_choice(leaf):
+                columns.append(masks[..., first : first + leaf.num_logits])
+                first += leaf.num_logits
+            else:
+                columns.append(masks.new_ones(*masks.shape[:-1], leaf.num_logits))
+        columns.append(masks.new_ones(*masks.shape[:-1], self.num_deviations))
+        return torch.cat(columns, dim=-1)
 
     def logits_of_parts(self, logits: Tensor) -> list[Tensor]:
         """The logits of each part, `[B, K + D]` with its own K and D, from those of all."""
@@ -388,11 +413,13 @@ class Product:
         ):
             actions = torch.empty((len(out), *part.shape), dtype=part.dtype)
             part.sample(own, noise[..., columns], actions)
-            out[:, stored] = actions.view(len(out), -1)
+            out[:, stored] = actions.view(len(out), prod(part.shape))
 
     def mode(self, logits: Tensor) -> Tensor:
-        modes = [part.mode(own) for part, own in zip(self.parts, self.logits_of_parts(logits), strict=True)]
-        return torch.cat([mode.reshape(len(logits), -1).float() for mode in modes], dim=-1)
+        modes = []
+        for part, own in zip(self.parts, self.logits_of_parts(logits), strict=True):
+            modes.append(part.mode(own).reshape(len(logits), prod(part.shape)).float())
+        return torch.cat(modes, dim=-1)
 
     def log_prob_and_entropy(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the parts, which are independent."""
@@ -417,6 +444,10 @@ class Product:
             if not part.dtype.is_floating_point:
                 stored = stored.astype(np.int64)
             given.append(part.to_env(stored))
+        return self.in_places(given)
+
+    def in_places(self, given: Sequence[Any]) -> Any:
+        """What is given for each part, as a dictionary or a tuple."""
         if self.keys is None:
             return tuple(given)
         return dict(zip(self.keys, given, strict=True))
@@ -446,11 +477,22 @@ def leaves_of(
 
 
 def choices_of(distribution: ActionDistribution) -> tuple[int, ...]:
-    """How many actions each choice has among the logits of a distribution that may have masks."""
+    """How many actions each choice of a Discrete or MultiDiscrete space has, in the order of masks."""
     sizes: list[int] = []
     for _, leaf in leaves_of(distribution):
-        sizes += getattr(leaf, "sizes", (leaf.num_logits,))
+        if is_choice(leaf):
+            sizes += getattr(leaf, "sizes", (leaf.num_logits,))
     return tuple(sizes)
+
+
+def mask_length(distribution: ActionDistribution) -> int:
+    """A: how many actions there are in all choices, the length of a mask; 0 if there can be no masks."""
+    return sum(choices_of(distribution))
+
+
+def is_choice(distribution: ActionDistribution) -> bool:
+    """Whether it is over choices among a finite number of actions, of which masks can forbid some."""
+    return isinstance(distribution, Categorical | MultiCategorical)
 
 
 def correlated_columns(distribution: ActionDistribution) -> list[slice]:
@@ -464,17 +506,13 @@ def correlated_columns(distribution: ActionDistribution) -> list[slice]:
     return columns
 
 
-def takes_masks(distribution: ActionDistribution) -> bool:
-    """Whether there can be action masks: all choices are among a finite number of actions."""
-    return all(isinstance(leaf, Categorical | MultiCategorical) for _, leaf in leaves_of(distribution))
-
-
 def within_masks(distribution: ActionDistribution) -> ActionDistribution:
-    """The same distribution, for logits of `masked_logits`; see `takes_masks`."""
+    """The same distribution, for logits of `masked_logits`."""
     if isinstance(distribution, Product):
         return replace(distribution, parts=tuple(map(within_masks, distribution.parts)))
-    assert isinstance(distribution, Categorical | MultiCategorical)
-    return replace(distribution, has_masks=True)
+    if isinstance(distribution, Categorical | MultiCategorical):
+        return replace(distribution, has_masks=True)
+    return distribution
 
 
 def _bound(given: Any) -> float:
@@ -501,10 +539,18 @@ def action_distribution(
     Raises:
         UnsupportedSpaceError: for spaces other than Discrete, MultiDiscrete, MultiBinary, Box of floating point, and
             Dict and Tuple of these; and for one without numbers, or with a part without numbers.
-        ConfigError: there are masks for spaces with others than Discrete and MultiDiscrete; or a bound is infinite,
+        ConfigError: there are masks for a space without Discrete and MultiDiscrete actions; or a bound is infinite,
             or `LARGEST_BOUND` or more, and `squash` or `uniform` needs finite ones.
     """
-    return _distribution(Part((), space), space, squash=squash, uniform=uniform, has_masks=has_masks)
+    distribution = _distribution(Part((), space), space, squash=squash, uniform=uniform)
+    if not has_masks:
+        return distribution
+    if not mask_length(distribution):
+        raise ConfigError(
+            "the environment gives action masks, which are for Discrete and MultiDiscrete actions; the action space "
+            f"is {space}. env.action_masks=false ignores them"
+        )
+    return within_masks(distribution)
 
 
 def _distribution(part: Part, whole: Space[Any], **options: bool) -> ActionDistribution:
@@ -514,18 +560,13 @@ def _distribution(part: Part, whole: Space[Any], **options: bool) -> ActionDistr
         return _over_parts(part, whole, **options)
     if 0 in (space.shape or ()):
         raise UnsupportedSpaceError(f"{_subject(part, whole)} holds no number: there is nothing to learn")
-    if options["has_masks"] and not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        raise ConfigError(
-            "the environment gives action masks, which are supported for Discrete and MultiDiscrete actions, and Dict "
-            f"and Tuple of these, not for {space}{_place(part, whole)}. env.action_masks=false ignores them"
-        )
     match space:
         case spaces.Discrete():
-            return Categorical(int(space.n), int(space.start), options["has_masks"])
+            return Categorical(int(space.n), int(space.start))
         case spaces.MultiDiscrete():
             sizes, start = (tuple(int(n) for n in array.reshape(-1)) for array in (space.nvec, space.start))
             dtype = np.dtype(space.dtype).str
-            return MultiCategorical(sizes, start, tuple(space.shape), dtype, options["has_masks"])
+            return MultiCategorical(sizes, start, tuple(space.shape), dtype)
         case spaces.MultiBinary():
             return Bernoulli(tuple(space.shape), np.dtype(space.dtype).str)
         case spaces.Box() if np.dtype(space.dtype).kind == "f":
@@ -542,7 +583,12 @@ def _over_parts(part: Part, whole: Space[Any], **options: bool) -> Product:
             raise UnsupportedSpaceError(f"{_subject(part, whole)} has the key {key!r}; supported: strings")
     made = [_distribution(Part((*part.path, key), each), whole, **options) for key, each in inner.items()]
     keys = tuple(inner) if isinstance(part.space, spaces.Dict) else None
-    return Product(tuple(made), keys)
+    product = Product(tuple(made), keys)
+    if max(choices_of(product), default=0) > MOST_INDICES:
+        raise UnsupportedSpaceError(
+            f"{_subject(part, whole)} has a choice among more than {MOST_INDICES:,} actions"
+        )
+    return product
 
 
 def _over_box(part: Part, whole: Space[Any], squash: bool, uniform: bool) -> Gaussian:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from a3c_zoo.learning.action_masks import ActionMasks
-from a3c_zoo.learning.actions import ActionDistribution, correlated_columns, masked_logits
+from a3c_zoo.learning.actions import ActionDistribution, correlated_columns, mask_length, masked_logits
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.games import EpisodeAccounts, FinishedEpisode
@@ -145,7 +145,7 @@ class Collector:
         # A cut rollout may begin with a step that the environment ignores: one more row, for T real steps.
         rows = num_steps + cut_at_end
         num_envs = self.env.num_envs
-        mask_size = distribution.num_logits if distribution.has_masks else None
+        mask_size = mask_length(distribution) if distribution.has_masks else None
         self.rollout = self._buffers = Rollout.zeros(
             rows, num_envs, checked.spec, distribution, start, mask_size
         )

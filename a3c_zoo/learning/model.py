@@ -30,8 +30,8 @@ from a3c_zoo.learning.actions import (
     distribution_from,
     distribution_state,
     leaves_of,
+    mask_length,
     masked_logits,
-    takes_masks,
     within_masks,
 )
 from a3c_zoo.learning.background import background_of
@@ -395,17 +395,15 @@ def given_masks(distribution: ActionDistribution, action_masks: Any, count: int)
     Raises:
         ObservationError: they are missing, have the wrong shape, or forbid every action.
     """
-    size = distribution.num_logits
+    size = mask_length(distribution)
     if action_masks is None:
         if distribution.has_masks:
             raise ObservationError(
                 f"the policy acts within action masks: give action_masks, bools of shape [{count}, {size}]"
             )
         return None
-    if not takes_masks(distribution):
-        raise ObservationError(
-            "action_masks are for Discrete and MultiDiscrete actions, and Dict and Tuple of these"
-        )
+    if not size:
+        raise ObservationError("action_masks are for Discrete and MultiDiscrete actions; the policy has none")
     if isinstance(action_masks, tuple | Mapping):
         try:
             action_masks = in_a_row(distribution, action_masks)

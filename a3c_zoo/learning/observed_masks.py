@@ -20,25 +20,22 @@ def holds_masks(observation_space: Space[Any] | None, action_space: Space[Any] |
         return False
     mask = observation_space[KEY]
     size = num_actions(action_space)
-    return size is not None and mask.shape == (size,) and np.dtype(mask.dtype).kind in "biu"
+    return size > 0 and mask.shape == (size,) and np.dtype(mask.dtype).kind in "biu"
 
 
-def num_actions(space: Space[Any] | None) -> int | None:
-    """How many actions there are in all choices of a space; None if not all of it is Discrete and MultiDiscrete."""
+def num_actions(space: Space[Any] | None) -> int:
+    """How many actions there are in all Discrete and MultiDiscrete parts of a space."""
     match space:
         case spaces.Discrete():
             return int(space.n)
         case spaces.MultiDiscrete():
             return int(space.nvec.sum())
         case spaces.Dict():
-            counts = [num_actions(part) for part in space.spaces.values()]
+            return sum(map(num_actions, space.spaces.values()))
         case spaces.Tuple():
-            counts = [num_actions(part) for part in space.spaces]
+            return sum(map(num_actions, space.spaces))
         case _:
-            return None
-    if None in counts:
-        return None
-    return sum(count for count in counts if count is not None)
+            return 0
 
 
 def with_observed_masks(env: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:

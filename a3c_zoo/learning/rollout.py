@@ -37,8 +37,8 @@ class Rollout:
         resets: before which rows that state becomes 0, `[T+1, N]`, bool; None without a core.
         logits: of the policy that acted, `[T, N, A]`, float32. values: V of the rows before the last, by the
             same parameters, `[T+1, N]`, float32. None if the collector does not keep them.
-        masks: which actions the environment allowed, in the order of the logits, `[T+1, N, A]`, bool; all of an
-            ignored step. None for an environment without action masks.
+        masks: which actions of all choices the environment allowed, in the order of their logits, `[T+1, N, A]`, bool;
+            all of an ignored step. None for an environment without action masks.
     """
 
     observations: Tensor

@@ -248,18 +248,27 @@ def inner_spaces(space: Space[Any]) -> Mapping[Any, Space[Any]]:
 
 
 def check_supported(
-    action_space: Space[Any], supported: Sequence[str], agent_name: str, env_name: str, where: str = ""
+    action_space: Space[Any],
+    supported: Sequence[str],
+    agent_name: str,
+    env_name: str,
+    path: tuple[str | int, ...] = (),
 ) -> None:
-    """Raises ConfigError for an action space, or a part of one, that is not among the agent's `AgentEntry.spaces`."""
+    """Raises ConfigError for an action space, or a part of one, that is not among the agent's `AgentEntry.spaces`.
+
+    Args:
+        path: keys and numbers that lead to the part.
+    """
     if class_names(action_space).isdisjoint(supported):
+        where = ""
+        if path:
+            where = f" as the part '{Part(path, action_space).name}' of its actions"
         raise ConfigError(
             f"agent '{agent_name}' acts in {', '.join(supported)} spaces; "
             f"environment '{env_name}' has {action_space}{where}"
         )
-    for part in parts_of(action_space):
-        if part.path:
-            where = f" as the part '{part.name}' of its actions"
-            check_supported(part.space, supported, agent_name, env_name, where)
+    for key, part in inner_spaces(action_space).items():
+        check_supported(part, supported, agent_name, env_name, (*path, key))
 
 
 def row_of(observations: Any, n: int) -> Any:
@@ -268,6 +277,8 @@ def row_of(observations: Any, n: int) -> Any:
         return {key: row_of(part, n) for key, part in observations.items()}
     if isinstance(observations, tuple):
         return tuple(row_of(part, n) for part in observations)
+    if observations is None:
+        return None
     return observations[n]
 
 

@@ -27,6 +27,7 @@ from a3c_zoo.learning.actions import (
     Gaussian,
     Product,
     choices_of,
+    mask_length,
     masked_logits,
 )
 from a3c_zoo.learning.model import ModelPolicy, core_state, one_torch_thread
@@ -278,7 +279,7 @@ def onnx_program(
         shapes.append({1: count})
     actions = policy.spaces.actions
     if actions.has_masks:
-        inputs["action_mask"] = torch.ones(2, actions.num_logits, dtype=torch.bool)
+        inputs["action_mask"] = torch.ones(2, mask_length(actions), dtype=torch.bool)
         shapes.append({0: count})
     acting = Acting(policy).eval()
     arguments = (tuple(inputs.values()),)

@@ -24,6 +24,7 @@ from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import naming_misfits
 from a3c_zoo.learning.environments import closed, make_vector_env, missing_package
 from a3c_zoo.learning.model import probe_spaces
+from a3c_zoo.learning.observed_masks import with_observed_masks
 from a3c_zoo.learning.space_check import in_words
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -191,7 +192,7 @@ class _RandomPolicy:
     ) -> tuple[Any, Any]:
         if action_masks is None:
             return self._space.sample(), state
-        return random_action(self._distribution, action_masks, self._random), state
+        return random_action(self._distribution, self._space.sample(), action_masks, self._random), state
 
 
 def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
@@ -211,6 +212,7 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
         ("gymnasium", "gymnasium.utils.env_checker"),
         ("sb3", "stable_baselines3.common.env_checker"),
     ):
+        is_content = False
         with findings.during(name, "change what it names"), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             # SB3's looks at what is trained; Gymnasium's wants the environment itself.
@@ -221,11 +223,11 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
             inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
             checker = load_object(f"{module}:check_env")
             takes_masks = setup.config.env.action_masks
-            _run_checker(name, checker, str(entry.own_id), kwargs, inner, takes_masks, findings)
+            is_content = _run_checker(name, checker, str(entry.own_id), kwargs, inner, takes_masks, findings)
         texts = [DECORATION.sub("", str(warning.message)) for warning in caught]
         for text in dict.fromkeys(texts):
             findings.warn(name, f"its checker says: {text}", "change it, unless it is meant so")
-        if not texts and findings.is_sound:
+        if is_content and not texts and findings.is_sound:
             findings.ok(name, "its checker finds no fault")
 
 
@@ -237,8 +239,8 @@ def _run_checker(
     wrappers: list[Wrapper],
     takes_masks: bool,
     findings: Findings,
-) -> None:
-    """Runs one checker. What SB3's refuses can still be trained by a3c-zoo's own agents.
+) -> bool:
+    """Runs one checker; returns whether it came to its end. What SB3's refuses, a3c-zoo's own agents can still train.
 
     Args:
         takes_masks: whether action masks count, if the environment gives them. Neither checker knows them.
@@ -251,18 +253,20 @@ def _run_checker(
     except Exception as error:
         if cure := missing_package(error):
             findings.warn(name, "not run: a package is not installed", cure)
-            return
+            return False
         if has_masks:
             cure = "change what it names, unless it took an action that a mask forbids"
             findings.warn(name, f"its checker says: {type_and_message(error)}", cure)
-            return
+            return False
         say = findings.problem if name == "gymnasium" else findings.warn
         say(name, f"its checker says: {type_and_message(error)}", "change what it names")
+        return False
+    return True
 
 
 def _gives_masks(env: gymnasium.Env[Any, Any]) -> bool:
     """Whether a single environment gives action masks. It is reset."""
-    vector = SyncVectorEnv([lambda: env])
+    vector = with_observed_masks(SyncVectorEnv([lambda: env]))
     return gives_masks(vector, vector.reset(seed=0)[1])
 
 
@@ -278,11 +282,16 @@ def _measure(setup: RunSetup, findings: Findings) -> None:
     findings.ok("speed alone", f"{alone:,.0f} steps/s, {num_envs} environments together")
     run = ShortRun(setup, findings, WORKER_S)
     run.run()
-    if alone:
-        share = f", {run.steps_per_s / alone:.0%} of its speed alone"
+    if not run.steps_per_s:
+        message = f"agent '{setup.agent.name}' trains; its speed is unknown, as only one report of steps came in time"
+    elif alone:
+        share = run.steps_per_s / alone
+        message = (
+            f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}', {share:.0%} of its speed alone"
+        )
     else:
-        share = ""
-    findings.ok("in a worker", f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}'{share}")
+        message = f"{run.steps_per_s:,.0f} steps/s with agent '{setup.agent.name}'"
+    findings.ok("in a worker", message)
 
 
 def _speed(env: VectorEnv[Any, Any, Any], config: EnvConfig, name: str) -> float:
