@@ -76,6 +76,20 @@ def test_an_agent_that_joins() -> None:
     assert columns(results, 1)[1] == [0, 0, 13, 14]
 
 
+def test_a_game_that_goes_on_naming_those_who_have_left() -> None:
+    class Naming(toy_games.Race):
+        def step(self, actions: dict[str, int]) -> Any:
+            self.agents = list(actions)
+            seen, rewards, terminated, truncated, infos = super().step(actions)
+            left = sorted(set(self.possible_agents) - set(self.agents))
+            self.agents = list(self.possible_agents)
+            return seen | self._observations(left), rewards, terminated | dict.fromkeys(left, True), truncated, infos
+
+    results = played(GamesVectorEnv([Naming()], "naming"), 5)
+    for part in (1, 2, 3, 4):
+        assert columns(results, part) == columns(played(games(), 5), part)
+
+
 def test_an_agent_that_does_not_take_part() -> None:
     results = played(games(lives=(2, 0)), 4)
     assert columns(results, 4) == [[F, F, T, F], [T, T, T, T]]

@@ -146,8 +146,10 @@ class GamesVectorEnv(VectorEnv[Any, Any, Any]):
                     "nor truncated it"
                 )
             self._see(n, agent, observations, infos)
-        acted = {agent for _, agent in acting}
-        joined = [(n, agent) for n, agent in self._numbered(g) if agent in playing_on - acted and agent in observations]
+        # Some games go on naming those who have left, with their flags set: these do not join.
+        left = {agent for flags in (terminations, truncations) for agent, flag in flags.items() if flag}
+        joining = playing_on - {agent for _, agent in acting} - left
+        joined = [(n, agent) for n, agent in self._numbered(g) if agent in joining and agent in observations]
         for n, agent in joined if self._playing[self._slots(g)].any() else ():
             self._playing[n] = True
             self._see(n, agent, observations, infos)
