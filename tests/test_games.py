@@ -182,6 +182,29 @@ def test_the_number_of_environments_is_of_whole_games() -> None:
     assert make_vector_env(ENTRY, config().env, 1, 0).num_envs == 2
 
 
+def test_a_number_of_a_set_becomes_one_whose_updates_split(tmp_path: Path) -> None:
+    """24 environments of a set are rounded up to 40: five agents play a game, and four environments are an update."""
+    five = EnvEntry("quintet", "m:f", agents=tuple("abcde"))
+    file = tmp_path / "set.yml"
+    file.write_text("env: {num_envs: 24}\nagent: {n_steps: 8, clip_ratio: 0.2, update_samples: 32}\n")
+    registry = get_registry()
+    resolved = resolve_config(registry, five, registry.agent("a3c"), hyperparams=str(file))
+    assert resolved.env.num_envs == 40
+    with pytest.raises(ConfigError, match=r"update_samples: 32 — .* num_envs 25"):
+        resolve_config(registry, five, registry.agent("a3c"), hyperparams=str(file), overrides=("env.num_envs=25",))
+
+
+def test_members_of_a_team_get_whole_games(tmp_path: Path) -> None:
+    """Six environments are three games: three members of a team have one each, and two would split the second."""
+    overrides = ("env.num_envs=6", "agent.teams=1", "agent.clip_ratio=0.2", "agent.n_steps=4")
+    with pytest.raises(ConfigError, match=r"env.num_envs: 6, 3 games of 2 agents, among 1 workers. .*teams=null lets"):
+        config(*overrides, "run.workers=2")
+    assert config(*overrides, "run.workers=3").run.workers == 3
+    given = dict(override.split("=") for override in overrides)
+    outcome = a3c_zoo.train(ENTRY, seed=1, steps=200, runs_dir=tmp_path, overrides={**given, "run.workers": 3})
+    assert outcome.agent_returns_100 == {"ann": 3, "bob": 9}
+
+
 def test_an_agent_with_one_environment_is_refused() -> None:
     with pytest.raises(ConfigError, match="'monte-carlo' — it takes one environment, and 2 agents play each game"):
         config(agent="monte-carlo")

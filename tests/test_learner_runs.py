@@ -179,7 +179,8 @@ def test_a_locked_run(tmp_path: Path) -> None:
         (
             "a3c-data",
             {"agent.batch_size": 100, "env.num_envs": 8},
-            "agent.batch_size: 100 — must be a multiple of a micro-batch: n_steps 4 × num_envs 8 = 32 samples",
+            "agent.batch_size: 100 — must be a multiple of a micro-batch: n_steps 4 × num_envs 8 = 32 samples: "
+            "choose 96 or 128",
         ),
         (
             "a3c-grad",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -13,6 +14,7 @@ import yaml
 
 import a3c_zoo
 from a3c_zoo.errors import UnknownNameError, ZooError
+from a3c_zoo.plugins.entries import EnvFamily
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.typed_names import env_name, quiet_env_name
@@ -83,6 +85,14 @@ def understood(typed: str) -> tuple[str, list[str]]:
     """The name that is meant, and what was told."""
     told: list[str] = []
     return env_name(get_registry(), typed, told.append), told
+
+
+def test_a_module_of_this_folder_that_a_name_of_another_family_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("my_mazes.py").write_text("ready = 1\n")
+    family = EnvFamily("maze", "my_plugin:resolve", "mazes")
+    monkeypatch.setitem(get_registry().families, "maze", family)
+    assert understood("maze:my_mazes:Maze") == ("maze:my_mazes:Maze", [])
+    assert importlib.import_module("my_mazes").ready == 1
 
 
 @pytest.mark.parametrize(

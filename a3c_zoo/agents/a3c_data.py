@@ -220,9 +220,11 @@ def check_batch(config: Config) -> None:
     assert config.network is not None
     rows = agent.n_steps * num_envs
     if agent.transfer == "microbatches" and agent.batch_size % rows:
+        smaller = agent.batch_size // rows * rows
+        numbers = " or ".join(f"{size}" for size in (smaller, smaller + rows) if size)
         raise ConfigError(
             f"agent.batch_size: {agent.batch_size} — must be a multiple of a micro-batch: n_steps {agent.n_steps} × "
-            f"num_envs {num_envs} = {rows} samples"
+            f"num_envs {num_envs} = {rows} samples: choose {numbers}"
         )
     if agent.transfer == "transitions" and config.network.has_core:
         raise ConfigError(

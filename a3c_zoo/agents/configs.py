@@ -217,10 +217,10 @@ class A3CConfig(LossConfig):
     def shares_out(self) -> bool:
         return self.teams is not None
 
-    def takes_workers(self, workers: int, num_envs: int) -> bool:
+    def takes_workers(self, workers: int, num_games: int) -> bool:
         if self.teams is None or workers <= self.teams:
             return True
-        return not (workers % self.teams or num_envs % self.members_of_team(workers))
+        return not (workers % self.teams or num_games % self.members_of_team(workers))
 
     def members_of_update(self, workers: int, num_envs: int, has_core: bool) -> int:
         """How many members of a team make an update together, each with an equal part of its samples.
@@ -230,7 +230,7 @@ class A3CConfig(LossConfig):
         same time.
 
         Args:
-            workers, num_envs: see `takes_workers`, which is true of them.
+            workers: a number that `takes_workers`. num_envs: `env.num_envs`. has_core: of the network.
         """
         members = self.members_of_team(workers)
         own = self.n_steps * num_envs // members

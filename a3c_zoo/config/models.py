@@ -450,8 +450,12 @@ class AgentConfig(Section):
         """How many of so many workers learn as one (`agent.teams`)."""
         return 1
 
-    def takes_workers(self, workers: int, num_envs: int) -> bool:
-        """Whether `num_envs` environments can be shared out among so many workers."""
+    def takes_workers(self, workers: int, num_games: int) -> bool:
+        """Whether the environments can be shared out among so many workers.
+
+        Args:
+            num_games: how many games `env.num_envs` environments play; of single agents, as many.
+        """
         return True
 
     def check(self, num_envs: int) -> None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from a3c_zoo.config import models as bases
 from a3c_zoo.config import yaml
-from a3c_zoo.config.models import PLUGINS, SECTIONS, Config, EnvConfig, Section
+from a3c_zoo.config.models import PLUGINS, SECTIONS, AgentConfig, Config, EnvConfig, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable, unknown_name
 from a3c_zoo.hardware import available_cores
@@ -247,14 +247,18 @@ class Settings:
         if run is not None:
             sections["run"] = run.settled()
         if env is not None:
-            env = self._of_whole_games(env)
+            env = self._of_whole_games(env, sections["agent"])
             sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
             if run is not None and network is not None:
                 sections["network"] = network.settled(run.device, env.num_envs)
         self._settle_workers(sections)
 
-    def _of_whole_games(self, env: EnvConfig) -> EnvConfig:
-        """Makes `env.num_envs` a multiple of the agents that play one game. A number that was typed is refused."""
+    def _of_whole_games(self, env: EnvConfig, agent: AgentConfig | None) -> EnvConfig:
+        """Makes `env.num_envs` a multiple of the agents that play one game. A number that was typed is refused.
+
+        Args:
+            agent: None if it has faults. The larger number is the first that fits it, so that its updates split, too.
+        """
         entry = self.registry.with_arguments(self.env, env.kwargs)
         setting = self.settings["env"].get("num_envs")
         whole = entry.whole_games(env.num_envs)
@@ -268,6 +272,9 @@ class Settings:
             numbers = " or ".join(f"{n:,}" for n in sorted({smaller, whole}))
             why = f"{entry.num_agents} agents play each game of '{entry.name}', and all take part: choose {numbers}"
             self._refuse(setting, "env.num_envs", why)
+        elif whole != env.num_envs and agent is not None:
+            larger = range(whole, 4 * whole + 1, entry.num_agents)
+            whole = next((number for number in larger if _fits(agent, number)), whole)
         return env.model_copy(update={"num_envs": whole})
 
     def _settle_workers(self, sections: dict[str, Any]) -> None:
@@ -276,8 +283,11 @@ class Settings:
         if None in (run, env, agent):
             return
 
+        num_agents = self.registry.with_arguments(self.env, env.kwargs).num_agents
+        num_games = env.num_envs // num_agents
+
         def fitting(most: int) -> list[int]:
-            return [n for n in range(1, most + 1) if agent.takes_workers(n, env.num_envs)]
+            return [n for n in range(1, most + 1) if agent.takes_workers(n, num_games)]
 
         if run.workers == bases.AUTO:
             cores = available_cores()
@@ -285,11 +295,12 @@ class Settings:
             workers = fitting(most)[-1]
             sections["run"] = run.model_copy(update={"workers": workers})
             self._workers_why = why_workers(workers, cores, fitting(cores) if agent.shares_out else [])
-        elif not agent.takes_workers(run.workers, env.num_envs):
+        elif not agent.takes_workers(run.workers, num_games):
             numbers = ", ".join(f"{n:,}" for n in fitting(run.workers))
+            of_games = f", {num_games} games of {num_agents} agents," if num_agents > 1 else ""
             why = (
-                f"agent.teams: {agent.teams} shares out env.num_envs: {env.num_envs} among {numbers} workers. "
-                "-o agent.teams=null lets each worker learn by itself"
+                f"agent.teams: {agent.teams} shares out env.num_envs: {env.num_envs}{of_games} among {numbers} "
+                "workers. -o agent.teams=null lets each worker learn by itself"
             )
             setting = self.settings["run"].get("workers", Setting(run.workers))
             self._refuse(setting, "run.workers", why)
@@ -514,6 +525,14 @@ def faulty(faults: list[str]) -> ConfigError:
     if len(lines) == 1:
         return ConfigError(lines[0])
     return ConfigError("\n  ".join([f"{len(lines)} faults in the configuration:", *lines]))
+
+
+def _fits(agent: AgentConfig, num_envs: int) -> bool:
+    try:
+        agent.check(num_envs)
+    except ConfigError:
+        return False
+    return True
 
 
 def cite(document: Document, fault: YamlFault) -> str:

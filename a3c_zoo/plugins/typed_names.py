@@ -46,7 +46,7 @@ def env_name(registry: Registry, typed: str, tell: Callable[[str], None] | None 
     """
     MODULE_FILES.add_typed_files()
     name = _of_registry(registry, typed) or _of_code(registry, typed) or typed
-    if name.startswith(("gym:", f"{PYTHON}:")) and (module := imported_by(name)):
+    if name.partition(":")[0] in registry.families and (module := imported_by(name)):
         MODULE_FILES.add_from_current_folder(module)
     if name != typed and typed not in _told:
         if name.startswith(f"{PYTHON}:") or name.count(":") > 1:  # of a module

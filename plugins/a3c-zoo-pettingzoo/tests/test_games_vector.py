@@ -12,6 +12,7 @@ import toy_games
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, UnknownNameError, ZooError
 from gymnasium import spaces
 
+from a3c_zoo_pettingzoo.families import resolve_pettingzoo
 from a3c_zoo_pettingzoo.games import GymAgents, make_pettingzoo, shared_of
 from a3c_zoo_pettingzoo.vector import (
     GamesVectorEnv,
@@ -73,6 +74,20 @@ def test_an_agent_that_joins() -> None:
     results = played(games(lives=(4, 4), joins=("bob", 2)), 4)
     assert columns(results, 4) == [[F, F, F, F], [T, T, F, F]]
     assert columns(results, 1)[1] == [0, 0, 13, 14]
+
+
+def test_a_game_that_goes_on_naming_those_who_have_left() -> None:
+    class Naming(toy_games.Race):
+        def step(self, actions: dict[str, int]) -> Any:
+            self.agents = list(actions)
+            seen, rewards, terminated, truncated, infos = super().step(actions)
+            left = sorted(set(self.possible_agents) - set(self.agents))
+            self.agents = list(self.possible_agents)
+            return seen | self._observations(left), rewards, terminated | dict.fromkeys(left, True), truncated, infos
+
+    results = played(GamesVectorEnv([Naming()], "naming"), 5)
+    for part in (1, 2, 3, 4):
+        assert columns(results, part) == columns(played(games(), 5), part)
 
 
 def test_an_agent_that_does_not_take_part() -> None:
@@ -167,13 +182,39 @@ def test_a_state_is_taken_back() -> None:
     assert not hasattr(games(), "get_state")
 
 
+def test_a_state_holds_observations_of_several_parts() -> None:
+    class Parts(toy_games.StatefulRace):
+        def observation_space(self, agent: str) -> spaces.Space[Any]:
+            return spaces.Dict({"game": self._seen, "more": spaces.Tuple([spaces.Discrete(9), self._seen])})
+
+        def _observations(self, agents: list[str]) -> dict[str, Any]:
+            seen = super()._observations(agents)
+            return {agent: {"game": each, "more": (self.time, each)} for agent, each in seen.items()}
+
+    one, other = (RestorableGamesVectorEnv([Parts()], "parts") for _ in range(2))
+    one.reset(seed=0)
+    one.step(np.ones(3, np.int64))  # ann has left
+    other.reset(seed=0)
+    other.set_state(one.get_state())
+    mine, theirs = (env.step(np.ones(3, np.int64))[0] for env in (one, other))
+    assert mine["game"][:, 1].tolist() == theirs["game"][:, 1].tolist() == [1, 2, 2]
+    assert mine["more"][0].tolist() == theirs["more"][0].tolist() == [1, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: make_pettingzoo("toy_games:Turns", "t", {}), ZooError, "act in turn .AEC.*aec_to_parallel"),
         (lambda: make_pettingzoo("toy_games:not_a_game", "t", {}), ZooError, "must be a function that is called"),
         (lambda: make_pettingzoo("toy_games:nothing", "t", {}), UnknownNameError, "has no nothing"),
-        (lambda: make_pettingzoo("no_such_module_x:parallel_env", "t", {}), ZooError, "cannot be imported"),
+        (
+            lambda: make_pettingzoo("no_such_module_x:parallel_env", "t", {}),
+            ZooError,
+            "not installed .*: pip install no_such",
+        ),
+        (lambda: make_pettingzoo(":parallel_env", "t", {}), UnknownNameError, "'' is no name of a module"),
+        (lambda: make_pettingzoo("games_that_fail:parallel_env", "t", {}), ZooError, "failed: ValueError: not today"),
+        (lambda: resolve_pettingzoo("toy_games:Fails"), ZooError, "cannot be made: RuntimeError: no screen"),
         (lambda: make_pettingzoo("subprocess:getoutput", "t", {"cmd": "false"}), ZooError, "must be a function"),
         (
             lambda: make_pettingzoo("toy_games:Race", "t", {"livs": (1, 2)}),
@@ -224,12 +265,34 @@ def test_tuples_of_gymnasium() -> None:
         env.step(np.array([0, 0]))
 
 
+class Leaving(Pair):
+    """The first agent leaves after one step; flags are arrays. The environment wants an action of both to the end."""
+
+    def step(self, action: Any) -> Any:
+        seen, _, *_ = super().step(action)
+        assert len(action) == 2
+        done = np.array([self.time >= 1, self.time == 3])
+        return seen, [float(each) for each in action], done, np.zeros(2, np.bool_), {}
+
+
+def test_agents_of_gymnasium_leave_at_different_times() -> None:
+    env = GamesVectorEnv([GymAgents(Leaving(), "leaving")], "leaving")
+    env.reset(seed=0)
+    steps = [env.step(np.array([1, 2])) for _ in range(2)]
+    assert [step[1].tolist() for step in steps] == [[1, 2], [0, 2]]
+    assert [step[2].tolist() for step in steps] == [[T, F], [F, F]]
+    assert env.ignored_actions({}).tolist() == [T, F]
+    assert env.step(np.array([0, 0]))[2].tolist() == [F, T]
+    assert env.step(np.array([0, 0]))[0].tolist() == [[0], [1]]  # the next game
+
+
 def test_ids_without_a_space_for_each_agent() -> None:
     with pytest.raises(EnvironmentContractError, match="must be Tuple spaces of the same length"):
         GymAgents(gymnasium.make("CartPole-v1"), "cartpole")
     for env_id, message in (
         ("CartPole-v1", "names no module"),
-        ("no_such_module_x:A-v0", "needs a package that is not installed"),
+        ("no_such_module_x:A-v0", "pip install no_such_module_x; a module of your own must lie in the current folder"),
+        (".x:A-v0", "'.x' is no name of a module"),
         ("a3c_zoo:CartPole-v1", "does not register it"),
         ("a3c_zoo:CartPol-v1", "Did you mean"),
     ):

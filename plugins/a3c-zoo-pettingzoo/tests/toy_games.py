@@ -192,6 +192,13 @@ class Pick(ParallelEnv[str, Any, int]):  # type: ignore[misc]
         )
 
 
+class Fails(Race):
+    """It cannot be made."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        raise RuntimeError("no screen")
+
+
 class Unlike(Race):
     """Its agents have different spaces."""
 

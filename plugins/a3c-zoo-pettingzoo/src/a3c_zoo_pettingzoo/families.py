@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from a3c_zoo import EnvEntry, variant_of
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, type_and_message
 
 from a3c_zoo_pettingzoo.games import Game, Shared, make_gym_agents, make_pettingzoo, pettingzoo_function, shared_of
 
@@ -50,19 +50,24 @@ MAKERS: dict[str, Callable[..., Game]] = {"made_by": make_pettingzoo, "env_id": 
 
 @functools.cache
 def _shared(make: Callable[..., Game], value: str, name: str, arguments: str) -> Shared:
-    """arguments: as JSON."""
-    game = make(value, name, json.loads(arguments))
+    """What the agents of a game share that is made with arguments in JSON. Raises ZooError if it cannot be made."""
     try:
-        return shared_of(game, name)
-    finally:
-        with suppress(Exception):
-            game.close()
+        game = make(value, name, json.loads(arguments))
+        try:
+            return shared_of(game, name)
+        finally:
+            with suppress(Exception):
+                game.close()
+    except ZooError:
+        raise
+    except Exception as error:
+        raise ZooError(f"environment '{name}' cannot be made: {type_and_message(error)}") from error
 
 
 def _with_arguments(entry: EnvEntry, kwargs: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     """Variant and agents with these arguments. If it cannot be made with them, those without: making it says more."""
     key = next(key for key in entry.kwargs if key in MAKERS)
-    with suppress(ZooError, TypeError, ValueError, AssertionError):
+    with suppress(ZooError, TypeError):
         shared = _shared(MAKERS[key], entry.kwargs[key], entry.name, json.dumps(dict(kwargs)))
         return variant_of(shared.observation, shared.action), shared.names
     return entry.variant, entry.agents

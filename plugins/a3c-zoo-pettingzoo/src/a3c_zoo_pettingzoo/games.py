@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gymnasium
-from a3c_zoo.errors import ConfigError, EnvironmentContractError, UnknownNameError, ZooError, did_you_mean, unknown_name
+import numpy as np
+from a3c_zoo.errors import (
+    ConfigError,
+    EnvironmentContractError,
+    UnknownNameError,
+    ZooError,
+    did_you_mean,
+    type_and_message,
+    unknown_name,
+)
 from gymnasium import spaces
 
 #: Packages of PettingZoo's games, and the extra of this distribution that brings what they need.
@@ -171,7 +180,9 @@ def make_pettingzoo(path: str, name: str, arguments: Mapping[str, Any], render_m
     from pettingzoo import AECEnv, ParallelEnv
 
     module_name, _, attribute = path.partition(":")
-    module = _imported(module_name, name)
+    package = module_name.rpartition(".")[0]
+    extra = PACKAGES.get(package)
+    module = _imported(module_name, name, f"'a3c-zoo-pettingzoo[{extra}]'" if extra else "")
     made_by: Any = getattr(module, attribute, None)
     is_class = isinstance(made_by, type) and issubclass(made_by, (ParallelEnv, AECEnv))
     if attribute == PARALLEL and made_by is None and hasattr(module, "env"):
@@ -201,15 +212,24 @@ def make_pettingzoo(path: str, name: str, arguments: Mapping[str, Any], render_m
     return made
 
 
-def _imported(module: str, name: str) -> Any:
+def _imported(module: str, name: str, bringing: str = "") -> Any:
+    """Imports a module of a game. bringing: what `pip install` needs for it, "" for the package that lacks.
+
+    Raises:
+        ZooError: it cannot be imported.
+    """
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UnknownNameError(f"unknown environment '{name}': '{module}' is no name of a module")
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        extra = PACKAGES.get(module.rpartition(".")[0])
-        if extra is None:
-            raise ZooError(f"environment '{name}' cannot be imported: {error}") from error
-        cure = f"pip install 'a3c-zoo-pettingzoo[{extra}]'"
+        lacking = (error.name or module).partition(".")[0]
+        cure = f"pip install {bringing or lacking}"
+        if not bringing and lacking == module.partition(".")[0]:
+            cure += "; a module of your own must lie in the current folder, or in one of PYTHONPATH"
         raise ZooError(f"environment '{name}' needs a package that is not installed ({error}): {cure}") from error
+    except Exception as error:
+        raise ZooError(f"environment '{name}': importing '{module}' failed: {type_and_message(error)}") from error
 
 
 def _check_arguments(made_by: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> None:
@@ -228,8 +248,9 @@ def _check_arguments(made_by: Callable[..., Any], name: str, arguments: Mapping[
 class GymAgents:
     """A `gymnasium.Env` whose spaces are tuples with a part for each agent, with PettingZoo's parallel interface.
 
-    Observations come as a tuple, too; rewards as a list; flags as one for all, or as a list. All agents play to the
-    end. lbforaging and rware are of this kind.
+    Observations come as a tuple, too; rewards as a list; flags as one for all, or as a list. The environment wants an
+    action of each agent, also of those who have left: they do again what they did last. lbforaging and rware are of
+    this kind.
 
     Raises:
         EnvironmentContractError: its spaces are no tuples of the same length.
@@ -249,6 +270,7 @@ class GymAgents:
         self._seen, self._acts = seen, acts
         self.possible_agents = [f"agent_{number}" for number in range(len(acts))]
         self.agents: list[str] = []
+        self._newest: dict[str, Any] = {}  # the newest action of each agent
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """The part of an agent."""
@@ -265,14 +287,15 @@ class GymAgents:
         return self._by_agent(observations, "observations"), self._infos(info)
 
     def step(self, actions: dict[str, Any]) -> tuple[Mapping[str, Any], ...]:
-        """Lets all agents act."""
-        observations, rewards, terminated, truncated, info = self._env.step(tuple(actions.values()))
+        """Lets the agents act who play."""
+        self._newest |= actions
+        newest = tuple(self._newest[agent] for agent in self.possible_agents)
+        observations, rewards, terminated, truncated, info = self._env.step(newest)
         flags = [
-            self._by_agent(flag if isinstance(flag, list | tuple) else [flag] * len(self.possible_agents), "flags")
+            self._by_agent(flag if np.ndim(flag) else [flag] * len(self.possible_agents), "flags")
             for flag in (terminated, truncated)
         ]
-        if all(flags[0][agent] or flags[1][agent] for agent in self.agents):
-            self.agents = []
+        self.agents = [agent for agent in self.agents if not (flags[0][agent] or flags[1][agent])]
         of_agents = self._by_agent(observations, "observations"), self._by_agent(rewards, "rewards")
         return *of_agents, *flags, self._infos(info)
 
@@ -315,11 +338,7 @@ def make_gym_agents(env_id: str, name: str, arguments: Mapping[str, Any], render
             f"'{name}' names no module that registers it: type gym-agents:MODULE:ID, such as "
             "gym-agents:lbforaging:Foraging-8x8-2p-2f-v3"
         )
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        cure = f"pip install {module}"
-        raise ZooError(f"environment '{name}' needs a package that is not installed ({error}): {cure}") from error
+    _imported(module, name)
     spec = gymnasium.registry.get(registered)
     if spec is None:
         near = [f"gym-agents:{module}:{known}" for known in gymnasium.registry]

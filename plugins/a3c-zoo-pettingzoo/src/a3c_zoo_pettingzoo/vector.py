@@ -146,8 +146,10 @@ class GamesVectorEnv(VectorEnv[Any, Any, Any]):
                     "nor truncated it"
                 )
             self._see(n, agent, observations, infos)
-        acted = {agent for _, agent in acting}
-        joined = [(n, agent) for n, agent in self._numbered(g) if agent in playing_on - acted and agent in observations]
+        # Some games go on naming those who have left, with their flags set: these do not join.
+        left = {agent for flags in (terminations, truncations) for agent, flag in flags.items() if flag}
+        joining = playing_on - {agent for _, agent in acting} - left
+        joined = [(n, agent) for n, agent in self._numbered(g) if agent in joining and agent in observations]
         for n, agent in joined if self._playing[self._slots(g)].any() else ():
             self._playing[n] = True
             self._see(n, agent, observations, infos)
@@ -239,7 +241,7 @@ class RestorableGamesVectorEnv(GamesVectorEnv):
             "games": [game.get_state() for game in games],
             "playing": torch.from_numpy(self._playing.copy()),
             "ignored": torch.from_numpy(self._ignored.copy()),
-            "observations": torch.from_numpy(np.array(self._batch())),
+            "observations": _tensors(self._batch()),
         }
         if self._has_masks:
             state["masks"] = torch.from_numpy(np.array([*self._info()[MASK]], np.bool_))
@@ -252,10 +254,28 @@ class RestorableGamesVectorEnv(GamesVectorEnv):
             game.set_state(kept)
         self._playing[:] = state["playing"].numpy()
         self._ignored = state["ignored"].numpy().copy()
-        self._observations = list(state["observations"].numpy().copy())
+        self._observations = list(iterate(self.observation_space, _arrays(state["observations"])))
         if "masks" in state:
             self._has_masks = True
             self._masks = list(state["masks"].numpy().copy())
+
+
+def _tensors(batch: Any) -> Any:
+    """Observations of a batch as a checkpoint holds them."""
+    if isinstance(batch, Mapping):
+        return {key: _tensors(part) for key, part in batch.items()}
+    if isinstance(batch, tuple):
+        return [_tensors(part) for part in batch]
+    return torch.from_numpy(np.array(batch))
+
+
+def _arrays(tensors: Any) -> Any:
+    """The observations of which `_tensors` made these."""
+    if isinstance(tensors, dict):
+        return {key: _arrays(part) for key, part in tensors.items()}
+    if isinstance(tensors, list):
+        return tuple(_arrays(part) for part in tensors)
+    return tensors.numpy().copy()
 
 
 def num_actions(space: spaces.Space[Any]) -> int:
