@@ -583,8 +583,9 @@ def test_what_goes_on_with_another_number_of_workers() -> None:
     assert (result.model.parameters, result.optimizer) == (model.parameters, saved.optimizer)
 
 
-def test_too_many_workers_leave_a_run_as_it_was(tmp_path: Path) -> None:
-    run = train(tmp_path, agent="a3c", steps=200, workers=1, serial=False).run
+@pytest.mark.parametrize("serial", [False, True])
+def test_too_many_workers_leave_a_run_as_it_was(serial: bool, tmp_path: Path) -> None:
+    run = train(tmp_path, agent="a3c", steps=200, workers=1, serial=serial).run
     before = (run / "config.yml").read_bytes()
     with (
         patch.object(hardware, "available_memory", lambda: 5 * hardware.WORKER_BYTES),

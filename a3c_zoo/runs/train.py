@@ -114,7 +114,7 @@ def _many_workers(config: Config) -> list[tuple[str, str, str]]:
         return []
     source = config.sources["optimizer.learning_rate"]
     rate = optimizer.learning_rate
-    text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many}: if the return"
+    text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many:,}: if the return"
     return [("many_workers", f"{text} does not rise, lower optimizer.learning_rate", "")]
 
 
@@ -193,7 +193,7 @@ def train_on(
                 ("solved_before", f"this run was solved at step {solved_step:,} and stays solved", "")
             )
         changed = _other_number(directory.config(registry), setup.config, saved)
-        if changed and not setup.serial:
+        if changed:
             _refuse_too_many(setup.config.run.workers)
         events += changed
         if flags:
