@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DISTRIBUTION: Final = "a3c-zoo"
 #: The distributions of this project below its folder `plugins`.
 OWN_PLUGINS: Final = tuple(
-    f"a3c-zoo-{name}" for name in ("gridworld", "minigrid", "ppo", "ray", "trained", "wandb")
+    f"a3c-zoo-{name}" for name in ("gridworld", "minigrid", "pettingzoo", "ppo", "ray", "trained", "wandb")
 )
 #: Stands behind a command that works nowhere else.
 IN_A_CHECKOUT: Final = "(in a checkout of a3c-zoo)"

@@ -51,6 +51,14 @@ def shown(path: Path) -> Path:
     return path
 
 
+def other_format(number: object, known: int) -> str:
+    """What a message says of the format of a file that another version wrote, after "has format"."""
+    text = f"{ascii(number)[:20]}; this version reads {known}"
+    if isinstance(number, int) and number > known:
+        text += ". A newer a3c-zoo wrote it: upgrade this one"
+    return text
+
+
 @contextmanager
 def same_folder() -> Iterator[None]:
     """An environment that lives within the context may change the current folder. Afterwards it is as before."""

@@ -39,7 +39,13 @@ from a3c_zoo.report.report_films import Film, Films
 from a3c_zoo.report.results_json import to_json
 from a3c_zoo.report.verdict import answers, notes, verdict
 from a3c_zoo.runs.evaluate_checkpoints import chosen_steps
-from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
+from a3c_zoo.store.checkpoint_evaluations import (
+    CheckpointEvaluation,
+    NewerFormatError,
+    evaluations_of,
+    keep_evaluations,
+    kept_evaluations,
+)
 from a3c_zoo.store.run_groups import on_envs, one_name
 from a3c_zoo.store.run_records import RunRecord
 from a3c_zoo.store.tables import Curve
@@ -333,11 +339,20 @@ def test_a_tenth_of_many_checkpoints() -> None:
     assert chosen_steps([0]) == [0]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2, "evaluations": [1]}', '{"format": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 0, "evaluations": [1]}', '{"format": 1}'])
 def test_damaged_evaluations_are_none(text: str, tmp_path: Path) -> None:
     assert evaluations_of(tmp_path) == ()
     (tmp_path / "evaluations.json").write_text(text)
     assert evaluations_of(tmp_path) == ()
+
+
+def test_evaluations_of_a_newer_version_are_left(tmp_path: Path) -> None:
+    path = tmp_path / "evaluations.json"
+    path.write_text('{"format": 2, "evaluations": [1]}')
+    for use in (lambda: kept_evaluations(tmp_path, 20), lambda: keep_evaluations(tmp_path, 20, [], 1)):
+        with pytest.raises(NewerFormatError, match=r"has format 2; this version reads 1\. A newer a3c-zoo wrote it"):
+            use()
+    assert path.read_text() == '{"format": 2, "evaluations": [1]}'
 
 
 # Together

@@ -10,6 +10,7 @@ import csv
 import json
 import math
 import shutil
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,14 @@ def test_an_agent_is_loaded(copied: Path, tmp_path: Path) -> None:
     assert callable(agent.predict)
 
 
+@pytest.mark.parametrize("run", [path for path in RUNS if path.name in ("a3c", "sb3-a2c")], ids=lambda run: run.name)
+def test_it_plays(copied: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        status = command_line("play", copied, "--video", "game.gif", "--episodes", "1")
+    assert status == 0, capfd.readouterr().err
+    assert (tmp_path / "game.gif").stat().st_size > 1000
+
+
 def test_they_are_listed_and_plotted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(FOLDER / RUNS[0].parent.name, tmp_path / "runs")
     with chdir(tmp_path):
@@ -93,3 +102,52 @@ def test_they_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
         status = command_line("compare", "--from", *runs, "--out", "report")
     assert status == 0, capfd.readouterr().err
     assert "sb3-a2c" in (tmp_path / "report" / "report.md").read_text()
+
+
+def newer_run(run: Path) -> None:
+    change(run / "meta.json", {"format": 99})
+
+
+def newer_key(run: Path) -> None:
+    path = run / "config.yml"
+    path.write_text(path.read_text().replace("\nagent:\n", "\nagent:\n  key_of_tomorrow: 1\n"))
+    versions = json.loads((run / "meta.json").read_text())["versions"]
+    change(run / "meta.json", {"versions": versions | {"a3c-zoo": "99.0.0"}})
+
+
+def newer_evaluations(run: Path) -> None:
+    (run / "evaluations.json").write_text('{"format": 99, "results": []}')
+
+
+def change(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "text"),
+    [
+        (newer_run, ["evaluate", "RUN"], "has run format 99; this version reads 1. A newer a3c-zoo wrote it: upgrade"),
+        (newer_run, ["train", "--resume", "RUN", "--steps", "9000"], "has run format 99; this version reads 1"),
+        (newer_run, ["plot", "RUN", "--out", "curve.svg"], "A newer a3c-zoo wrote it"),
+        (newer_run, ["compare", "--from", "RUN", "--out", "report"], "A newer a3c-zoo wrote it"),
+        (
+            newer_key,
+            ["evaluate", "RUN"],
+            "agent.key_of_tomorrow: unknown key. a3c-zoo 99.0.0 made the run, and this is ",
+        ),
+        (newer_key, ["train", "--resume", "RUN", "--steps", "9000"], "a3c-zoo 99.0.0 made the run, and this is "),
+        (newer_evaluations, ["compare", "--from", "RUN", "--out", "report"], "evaluations.json has format 99"),
+    ],
+)
+def test_what_a_newer_version_wrote_is_refused_and_left(
+    spoil: Callable[[Path], None], words: list[str], text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(FOLDER / RUNS[0].parent.name / "a3c", tmp_path / "runs/a3c"))
+    spoil(run)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "run.lock"}
+    with chdir(tmp_path):
+        assert command_line(*(str(run) if word == "RUN" else word for word in words)) == 2
+    lines = capfd.readouterr().err.splitlines()
+    assert text in lines[-1]
+    assert lines[-1].startswith("Error: ")
+    assert {path: path.read_bytes() for path in before} == before

@@ -77,10 +77,10 @@ def run(client: Any, code: str, limit_s: float = 150.0) -> Cell:
 
 def test_train_and_evaluate_show_one_output(kernel: Any) -> None:
     trained = run(kernel, "import a3c_zoo\na3c_zoo.train('cartpole', seed=1, steps=2000, workers=1, name='one')")
-    assert [plain(text) for text in trained.displays] == ["a3c on cartpole, seed 1, 1 workers → runs/one"]
+    assert [plain(text) for text in trained.displays] == ["a3c on cartpole, seed 1, 1 worker → runs/one"]
     title, *panel = plain(trained.updates[-1]).splitlines()
-    assert title == "a3c on cartpole, seed 1, 1 workers → runs/one"
-    assert panel[0].startswith("╭─ a3c on cartpole, seed 1, 1 workers ─")
+    assert title == "a3c on cartpole, seed 1, 1 worker → runs/one"
+    assert panel[0].startswith("╭─ a3c on cartpole, seed 1, 1 worker ─")
     assert panel[1].startswith("│ steps                      2,")
     assert any("not solved: steps" in line for line in panel)
     assert panel[-1].endswith("╯")

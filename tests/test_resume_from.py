@@ -540,6 +540,26 @@ def test_going_on_with_another_number_of_workers(agent: str, before: int, after:
     assert "workers_changed" in events(first.run)
 
 
+@pytest.mark.parametrize(
+    ("agent", "shared", "which", "stay"),
+    [
+        ("a3c", True, "final", True),
+        ("a3c", False, "final", False),
+        ("a3c-data", False, "final", True),  # the learner alone has them
+        ("a3c", True, "best", False),  # this checkpoint has none
+    ],
+)
+def test_the_line_about_moments_is_true(agent: str, shared: bool, which: str, stay: bool, tmp_path: Path) -> None:
+    overrides = {"optimizer.shared_statistics": shared, "run.checkpoint_every_steps": 400}
+    run = train(tmp_path, agent=agent, steps=1500, workers=2, overrides=overrides).run
+    train_on(run, checkpoint=which, steps=1600, workers=1)
+    lines = (run / "events.jsonl").read_text().splitlines()
+    (line,) = (line for line in lines if "workers_changed" in line)
+    assert "1 worker in place of 2: " in line
+    assert ("moments, statistics and counts stay," in line) == stay
+    assert ("moments begin anew" in line) != stay
+
+
 def test_what_goes_on_with_another_number_of_workers() -> None:
     """All counts and statistics become the first worker's; parameters and moments stay. Worked out by hand."""
     rewards = RewardStatistics.zeros(2, 1)
@@ -563,8 +583,9 @@ def test_what_goes_on_with_another_number_of_workers() -> None:
     assert (result.model.parameters, result.optimizer) == (model.parameters, saved.optimizer)
 
 
-def test_too_many_workers_leave_a_run_as_it_was(tmp_path: Path) -> None:
-    run = train(tmp_path, agent="a3c", steps=200, workers=1, serial=False).run
+@pytest.mark.parametrize("serial", [False, True])
+def test_too_many_workers_leave_a_run_as_it_was(serial: bool, tmp_path: Path) -> None:
+    run = train(tmp_path, agent="a3c", steps=200, workers=1, serial=serial).run
     before = (run / "config.yml").read_bytes()
     with (
         patch.object(hardware, "available_memory", lambda: 5 * hardware.WORKER_BYTES),

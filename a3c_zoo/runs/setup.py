@@ -20,6 +20,7 @@ from a3c_zoo.records import Progress
 from a3c_zoo.runs.resources import Clock, Meter
 from a3c_zoo.runs.signals import StopRequest
 from a3c_zoo.store.directory import RUN_FORMAT, describe_host
+from a3c_zoo.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class RunSetup:
         if self.serial:
             parallel = "serial"
         else:
-            parallel = f"{config.run.workers} workers"
+            parallel = counted(config.run.workers, "workers")
             if config.teams < config.run.workers:
                 parallel += f" in {config.teams} teams"
         if self.agent.one_process:

@@ -39,6 +39,7 @@ from a3c_zoo.store.checkpoints import FINAL, Checkpoint, RunState, checkpoint_st
 from a3c_zoo.store.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
 from a3c_zoo.store.rewind import go_on_from
 from a3c_zoo.store.run import Run
+from a3c_zoo.words import counted
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config, RunConfig
@@ -113,7 +114,7 @@ def _many_workers(config: Config) -> list[tuple[str, str, str]]:
         return []
     source = config.sources["optimizer.learning_rate"]
     rate = optimizer.learning_rate
-    text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many}: if the return"
+    text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many:,}: if the return"
     return [("many_workers", f"{text} does not rise, lower optimizer.learning_rate", "")]
 
 
@@ -191,8 +192,8 @@ def train_on(
             events.append(
                 ("solved_before", f"this run was solved at step {solved_step:,} and stays solved", "")
             )
-        changed = _other_number(directory.config(registry), setup.config)
-        if changed and not setup.serial:
+        changed = _other_number(directory.config(registry), setup.config, saved)
+        if changed:
             _refuse_too_many(setup.config.run.workers)
         events += changed
         if flags:
@@ -207,14 +208,17 @@ def _refuse_too_many(workers: int) -> None:
     check_processes(workers)
 
 
-def _other_number(before: Config, config: Config) -> list[tuple[str, str, str]]:
+def _other_number(before: Config, config: Config, saved: Checkpoint[RunState]) -> list[tuple[str, str, str]]:
     """An event if a run goes on with another number of workers: what it keeps. before: its configuration as it was."""
-    if config.run.workers == before.run.workers:
+    workers = config.run.workers
+    if workers == before.run.workers:
         return []
-    kept = "parameters, moments, statistics and counts stay"
-    if config.optimizer is not None and not config.optimizer.shared_statistics:
-        kept = "parameters, statistics and counts stay; each worker's moments begin anew"
-    text = f"{config.run.workers:,} workers in place of {before.run.workers:,}: {kept}, environments begin new episodes"
+    if saved.agent.get("optimizer") and not saved.is_acting:
+        kept = "parameters, moments, statistics and counts stay"
+    else:
+        kept = "parameters, statistics and counts stay; moments begin anew"
+    number = counted(workers, "workers")
+    text = f"{number} in place of {before.run.workers:,}: {kept}, environments begin new episodes"
     return [("workers_changed", text, ""), *_many_workers(config)]
 
 
@@ -320,7 +324,8 @@ def _train(
     """
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
     if setup.config.agent.shares_out and setup.config.workers_why and not setup.serial:
-        watch.observer.message(f"{setup.config.run.workers:,} workers, {setup.config.workers_why}")
+        number = counted(setup.config.run.workers, "workers")
+        watch.observer.message(f"{number}, {setup.config.workers_why}")
     if saved is None and (told := _budget_told(setup.config)):
         watch.observer.message(told)
     allowance = Allowance(setup.config.run.restarts)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import filelock
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.files import fields_of, read_json
+from a3c_zoo.files import fields_of, other_format, read_json, shown
 from a3c_zoo.records import Evaluation
 from a3c_zoo.store.directory import disk_errors, write_json
 
@@ -19,6 +19,10 @@ EVALUATIONS_FILE: Final = "evaluations.json"
 EVALUATIONS_FORMAT: Final = 1
 #: How long one comparison waits while another writes the evaluations of the same run, in seconds.
 LOCK_LIMIT_S: Final = 60.0
+
+
+class NewerFormatError(RunDirectoryError):
+    """A newer version has written the file. It is left as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +46,21 @@ class CheckpointEvaluation:
 def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
     """Reads a run's evaluations.json: rising in steps, sampled actions before greedy ones.
 
-    A file that is missing, no JSON, or of another format counts as empty.
+    A file that is missing, no JSON, or of an older format counts as empty.
 
     Raises:
         RunDirectoryError: a row is damaged, a checkpoint is there twice, or a later one has no later seconds.
+        NewerFormatError: a newer version wrote it.
     """
     try:
         content = read_json(run / EVALUATIONS_FILE)
-        if content["format"] == EVALUATIONS_FORMAT:
-            rows = content["evaluations"]
-        else:
-            rows = []
+        number = content["format"]
+        rows = content["evaluations"] if number == EVALUATIONS_FORMAT else []
     except (OSError, ValueError, KeyError, TypeError):
         return ()
+    if isinstance(number, int) and number > EVALUATIONS_FORMAT:
+        text = f"{shown(run / EVALUATIONS_FILE)} has format {other_format(number, EVALUATIONS_FORMAT)}"
+        raise NewerFormatError(text)
     try:
         evaluations = sorted(map(_checkpoint_evaluation, rows), key=lambda each: each.key)
     except (KeyError, TypeError, ValueError) as error:
@@ -83,6 +89,7 @@ def keep_evaluations(
 
     Raises:
         RunDirectoryError: the file cannot be written, or another process holds the lock for too long.
+        NewerFormatError: a newer version wrote the file.
     """
     with disk_errors(run, "write"), filelock.FileLock(run / ".evaluations.lock", timeout=LOCK_LIMIT_S):
         every = {each.key: each for each in (*kept_evaluations(run, episodes), *evaluations)}
@@ -95,8 +102,14 @@ def keep_evaluations(
 
 
 def kept_evaluations(run: Path, episodes: int) -> tuple[CheckpointEvaluation, ...]:
-    """A run's evaluations with this number of episodes; none if its evaluations.json is damaged."""
+    """A run's evaluations with this number of episodes; none if its evaluations.json is damaged.
+
+    Raises:
+        NewerFormatError: a newer version wrote it.
+    """
     try:
         return tuple(each for each in evaluations_of(run) if each.evaluation.episodes == episodes)
+    except NewerFormatError:
+        raise
     except RunDirectoryError:
         return ()

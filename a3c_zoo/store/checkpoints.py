@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Generic
 from pydantic import Field
 
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
-from a3c_zoo.files import shown, why_closed
+from a3c_zoo.files import other_format, shown, why_closed
 from a3c_zoo.records import Evaluation
 from a3c_zoo.store.checkpoint_bytes import (
     PARAMETERS,
@@ -304,9 +304,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 def _check_format(path: Path, number: object) -> None:
     if number not in (FORMATS_OF_TRAINED if path.name == PARAMETERS else (CHECKPOINT_FORMAT,)):
-        there = f"has format {ascii(number)[:20]}; this version reads {CHECKPOINT_FORMAT}"
-        is_newer = isinstance(number, int) and number > CHECKPOINT_FORMAT
-        raise OtherFormatError(f"{there}. A newer a3c-zoo wrote it: upgrade this one" if is_newer else there)
+        raise OtherFormatError(f"has format {other_format(number, CHECKPOINT_FORMAT)}")
 
 
 def _checked(content: Mapping[str, Any], kind: type[State]) -> Checkpoint[State]:

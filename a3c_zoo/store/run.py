@@ -11,8 +11,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from a3c_zoo.cures import DISTRIBUTION
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, printable
-from a3c_zoo.files import MAX_TABLE, fields_of, open_file, read_bytes, read_json, shown, why_closed
+from a3c_zoo.files import (
+    MAX_TABLE,
+    fields_of,
+    open_file,
+    other_format,
+    read_bytes,
+    read_json,
+    shown,
+    why_closed,
+)
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
@@ -20,6 +30,7 @@ from a3c_zoo.store.command_lines import command_of
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, PULLED, RUN_FORMAT, RunDirectory, run_paths, why_not_own
 from a3c_zoo.store.needed_plugins import give_again, what_is_missing
 from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of, vec_env_choice_of, vec_env_of
+from a3c_zoo.version import __version__
 
 if TYPE_CHECKING:
     from a3c_zoo.config import Config
@@ -97,9 +108,7 @@ class Run(RunDirectory):
                 f"{shown(self.meta_file)} is damaged: it has no {' and no '.join(missing)}"
             )
         if run_format != RUN_FORMAT:
-            raise RunDirectoryError(
-                f"{self.path} has run format {run_format!r:.20}; this version reads {RUN_FORMAT}"
-            )
+            raise RunDirectoryError(f"{self.path} has run format {other_format(run_format, RUN_FORMAT)}")
         for key, kind in _META_TYPES.items():
             if not isinstance(meta.get(key, kind()), kind):
                 raise RunDirectoryError(
@@ -318,7 +327,19 @@ class Run(RunDirectory):
         except ZooError as error:
             if missing := what_is_missing(self.home.name, meta, registry, self.is_trusted):
                 raise missing from error
+            if self._is_of_newer_version():
+                fault = str(error).rstrip(".")
+                made_by = f"a3c-zoo {self.versions[DISTRIBUTION]} made the run, and this is {__version__}"
+                raise RunDirectoryError(f"{fault}. {made_by}: upgrade it") from error
             raise
+
+    def _is_of_newer_version(self) -> bool:
+        from packaging.version import InvalidVersion, Version
+
+        try:
+            return Version(self.versions[DISTRIBUTION]) > Version(__version__)
+        except (KeyError, InvalidVersion):
+            return False
 
 
 def _texts(values: Any) -> dict[str, str]:

@@ -127,7 +127,7 @@ class TuningStudy:
             try:
                 self.settings = TypeAdapter(StudySettings).validate_python(self.attribute(SETTINGS))
             except ValidationError:
-                text = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of an older version"
+                text = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of another version"
                 raise ZooError(f"{text}; name another") from None
             self._study.pruner = _pruner(self.settings.rungs)
             self.contenders()  # raises what a damaged trial does
