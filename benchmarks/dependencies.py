@@ -6,6 +6,7 @@ that need this dependency themselves. Seconds are CPU time of an import in a new
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import subprocess
@@ -78,6 +79,8 @@ def _cpu_s(code: str) -> float:
 
 def main() -> None:
     """Prints the table, the largest first, and the sum."""
+    help_form = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=help_form).parse_args()
     dependencies = direct("a3c-zoo")
     closures = {name: needed_by(name) for name in dependencies}
     rows = []

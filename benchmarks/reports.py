@@ -57,7 +57,7 @@ RAW = "raw"
 #: What is kept of a run's meta.json.
 META = ("format", "env", "agent", "kind", "serial", "seed", "command", "versions", "host")
 EPISODE = ("r", "l", "t", "step")
-EVALUATION = ("steps", "training_s", *(each.name for each in fields(Evaluation)))
+EVALUATION = ("steps", "training_s", *(each.name for each in fields(Evaluation) if each.name != "agent_returns"))
 #: The files of a report that are no pictures. A picture depends on the versions of fonts and of matplotlib.
 TEXTS = ("report.md", "results.json", "runs.csv", "curves.csv")
 

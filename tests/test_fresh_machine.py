@@ -94,6 +94,7 @@ WITH_EXTRAS: Final[dict[str, tuple[str, str]]] = {
 ELSEWHERE: Final[dict[str, str]] = {
     "a3c-zoo play runs/NAME --terminal": "it needs a terminal, and lasts a game: tests/test_play.py",
     "a3c-zoo rm cartpole-a3c-s1-20260101-120000": "it names a run of the user: tests/test_run_upkeep.py",
+    "a3c-zoo tensorboard": "it serves until Ctrl-C: tests/test_run_upkeep.py",
     "a3c-zoo tensorboard --port 6007": "it serves until Ctrl-C: tests/test_run_upkeep.py",
 }
 

@@ -203,9 +203,9 @@ def test_a_class_or_a_function_of_a_file(typed: str, capsys: Captured) -> None:
 
 
 def test_a_file_with_one_class(capsys: Captured) -> None:
-    Path("one.py").write_text(TANK.partition("class Sized")[0] + "\nclass Around(gymnasium.Wrapper): pass\n")
-    assert command_line("train", "one.py", "--dry-run", "--serial") == 0
-    assert "a3c on python:one:Tank" in capsys.readouterr().out
+    Path("one_class.py").write_text(TANK.partition("class Sized")[0] + "\nclass Around(gymnasium.Wrapper): pass\n")
+    assert command_line("train", "one_class.py", "--dry-run", "--serial") == 0
+    assert "a3c on python:one_class:Tank" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

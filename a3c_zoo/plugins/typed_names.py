@@ -105,6 +105,8 @@ def _of_id(registry: Registry, typed: str) -> str | None:
     Raises:
         UnknownNameError: two have it.
     """
+    if not typed:
+        return None
     wanted = typed.casefold()
     by_id = [entry.name for entry in registry.envs.values() if _id_of(entry).casefold() == wanted]
     _refuse_two(typed, by_id)

@@ -26,8 +26,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from a3c_zoo.words import return_text
-
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "src"))
 from a3c_zoo_trained import zoo_trained  # noqa: E402
@@ -187,6 +185,11 @@ def cards() -> dict[str, dict[str, Any]]:
         for name in TRAININGS
         if (FOLDER / name).exists()
     }
+
+
+def return_text(value: float) -> str:
+    """A return for people to read: one decimal, or three digits if it is small."""
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
 def table() -> str:
