@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from types import FrameType
+from types import FrameType, FunctionType
 
 from a3c_zoo import processes
 from a3c_zoo.cli.main import cli
@@ -76,16 +76,37 @@ def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(unraisable)
         return
     before = signal.getsignal(signal.SIGINT)
+    num_handled = 0
+    is_raised = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal num_handled, is_raised
+        num_handled += 1
+        if _is_called_by(frame, _repeat_ctrl_c):
+            return  # on a busy machine this function is not over yet, and Python would drop it again
+        is_raised = True
         signal.signal(signal.SIGINT, before)
         raise KeyboardInterrupt
 
+    def send() -> None:
+        num_sent = 0
+        while not is_raised:
+            time.sleep(0.01)  # then the callback is over, as a rule
+            if num_sent <= num_handled:
+                num_sent += 1
+                signal_thread(main_thread, signal.SIGINT)
+
     signal.signal(signal.SIGINT, interrupt)
-    # A little later, when the callback is over.
-    again = threading.Timer(0.01, signal_thread, (main_thread, signal.SIGINT))
-    again.daemon = True
-    again.start()
+    threading.Thread(target=send, daemon=True).start()
+
+
+def _is_called_by(frame: FrameType | None, function: FunctionType) -> bool:
+    """Whether a frame is that of a function, or of what the function calls."""
+    while frame is not None:
+        if frame.f_code is function.__code__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 if __name__ == "__main__":

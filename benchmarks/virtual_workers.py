@@ -26,7 +26,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -37,8 +36,8 @@ from pydantic import Field
 from a3c_zoo import AgentEntry, hookimpl
 from a3c_zoo.agents import A3CConfig
 
-#: Seconds of training between two reports.
-POLL_S = 0.1
+#: How many pieces of work the workers do between two looks at the budget.
+TURNS_OF_POLL = 8
 
 
 class VirtualConfig(A3CConfig):
@@ -115,9 +114,8 @@ class VirtualCrew:
         """Does nothing: workers work when polled."""
 
     def poll(self) -> list[Any]:
-        """Lets workers work for a short time."""
-        end_s = time.monotonic() + POLL_S
-        while time.monotonic() < end_s:
+        """Lets workers take a few turns: so many that the end of a run does not depend on the machine's speed."""
+        for _ in range(TURNS_OF_POLL):
             self._now, rank = heapq.heappop(self._queue)
             ticks = next(self._turns[rank])
             if ticks is None:

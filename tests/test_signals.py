@@ -164,7 +164,7 @@ def test_ctrl_c_during_the_start(event: str, tmp_path: Path) -> None:
 
 
 DROPS_CTRL_C = """
-import signal, sys, time
+import signal, sys, threading, time
 import click
 from a3c_zoo import AgentEntry, CommandEntry, hookimpl
 
@@ -177,13 +177,25 @@ def command():
     Dropping()
     time.sleep(1000)
 
+@click.command()
+def busy():
+    start = threading.Thread.start
+    def start_slowly(thread):
+        start(thread)
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            time.sleep(0.001)
+    threading.Thread.start = start_slowly
+    Dropping()
+    time.sleep(1000)
+
 def run(context):
     Dropping()
     time.sleep(1000)
 
 @hookimpl
 def zoo_commands():
-    return [CommandEntry("drop", f"{__name__}:command")]
+    return [CommandEntry("drop", f"{__name__}:command"), CommandEntry("drop-busy", f"{__name__}:busy")]
 
 @hookimpl
 def zoo_agents():
@@ -191,7 +203,7 @@ def zoo_agents():
 """
 
 
-@pytest.mark.parametrize("arguments", ["drop", "train cartpole --agent dropping --steps 100 --serial"])
+@pytest.mark.parametrize("arguments", ["drop", "drop-busy", "train cartpole --agent dropping --steps 100 --serial"])
 def test_a_ctrl_c_that_python_drops_comes_again(arguments: str, tmp_path: Path) -> None:
     path = plugin_distribution(tmp_path / "dropping", "zoo-dropping", DROPS_CTRL_C, entry_point="dropping")
     with Running(*arguments.split(), folder=tmp_path, path=path) as running:
