@@ -30,6 +30,12 @@ DISTRIBUTION: Final = "a3c-zoo"
 OWN_PLUGINS: Final = tuple(
     f"a3c-zoo-{name}" for name in ("gridworld", "minigrid", "pettingzoo", "ppo", "ray", "trained", "wandb")
 )
+#: Prefixes of environments → the distribution of this project that brings them.
+FAMILIES: Final = {
+    "minigrid": "a3c-zoo-minigrid",
+    "pettingzoo": "a3c-zoo-pettingzoo",
+    "gym-agents": "a3c-zoo-pettingzoo",
+}
 #: Stands behind a command that works nowhere else.
 IN_A_CHECKOUT: Final = "(in a checkout of a3c-zoo)"
 

@@ -378,3 +378,19 @@ def test_a_needed_argument_that_a3c_zoo_gives(capfd: Captured) -> None:
     assert command_line("train", "coin:Coin", "--dry-run") == 2
     error = capfd.readouterr().err.splitlines()[-1]
     assert "needs arguments: render_mode. Name a function without parameters that makes it" in error
+
+
+@pytest.mark.parametrize(
+    ("typed", "distribution"),
+    [
+        ("pettingzoo:simple_spread_v3", "a3c-zoo-pettingzoo"),
+        ("gym-agents:lbforaging:Foraging-5x5-2p-1f-v3", "a3c-zoo-pettingzoo"),
+        ("minigrid:Empty-5x5", "a3c-zoo-minigrid"),
+    ],
+)
+def test_an_environment_of_a_plugin_that_is_not_installed(typed: str, distribution: str, capsys: Captured) -> None:
+    assert command_line("train", typed) == 2
+    error = capsys.readouterr().err
+    assert f"'{typed}' needs the plugin {distribution}: " in error
+    assert "pip install" in error
+    assert error.count("\n") == 1

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 
+from a3c_zoo.cures import FAMILIES, install_plugin
 from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, printable, type_and_message
 from a3c_zoo.plugins.entries import EnvEntry, load_factory
 from a3c_zoo.plugins.module_files import MODULE_FILES
@@ -45,7 +46,15 @@ def env_name(registry: Registry, typed: str, tell: Callable[[str], None] | None 
         ZooError: a file is named that cannot be imported, or has no environment.
     """
     MODULE_FILES.add_typed_files()
-    name = _of_registry(registry, typed) or _of_code(registry, typed) or typed
+    try:
+        name = _of_registry(registry, typed) or _of_code(registry, typed) or typed
+        if _brings(registry, typed):
+            registry.env(name)
+    except ZooError as error:
+        if not (distribution := _brings(registry, typed)):
+            raise
+        cure = install_plugin(distribution)
+        raise UnknownNameError(f"'{typed}' needs the plugin {distribution}: {cure}") from error
     if name.partition(":")[0] in registry.families and (module := imported_by(name)):
         MODULE_FILES.add_from_current_folder(module)
     if name != typed and typed not in _told:
@@ -54,6 +63,12 @@ def env_name(registry: Registry, typed: str, tell: Callable[[str], None] | None 
         _told.add(typed)
         (tell or _tell)(_told_of(registry, typed, name))
     return name
+
+
+def _brings(registry: Registry, typed: str) -> str:
+    """The distribution of this project whose family a typed name begins with, if it is not loaded; "" if none is."""
+    prefix = typed.partition(":")[0]
+    return "" if prefix in registry.families else FAMILIES.get(prefix, "")
 
 
 def quiet_env_name(registry: Registry, typed: str) -> str:
