@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from types import FrameType, FunctionType
+from types import CodeType, FrameType
 
 from a3c_zoo import processes
 from a3c_zoo.cli.main import cli
@@ -82,7 +82,7 @@ def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal num_handled, is_raised
         num_handled += 1
-        if _is_called_by(frame, _repeat_ctrl_c):
+        if _is_called_by(frame, _repeat_ctrl_c.__code__):
             return  # on a busy machine this function is not over yet, and Python would drop it again
         is_raised = True
         signal.signal(signal.SIGINT, before)
@@ -100,10 +100,10 @@ def _repeat_ctrl_c(unraisable: sys.UnraisableHookArgs) -> None:
     threading.Thread(target=send, daemon=True).start()
 
 
-def _is_called_by(frame: FrameType | None, function: FunctionType) -> bool:
-    """Whether a frame is that of a function, or of what the function calls."""
+def _is_called_by(frame: FrameType | None, code: CodeType) -> bool:
+    """Whether a frame is that of a function, which has this code, or of what the function calls."""
     while frame is not None:
-        if frame.f_code is function.__code__:
+        if frame.f_code is code:
             return True
         frame = frame.f_back
     return False
