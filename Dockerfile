@@ -3,7 +3,7 @@
 #   docker build -t a3c-zoo .
 #   docker run --rm --shm-size=1g a3c-zoo                                     # trains CartPole
 #   docker run --rm -it a3c-zoo play pong --terminal
-#   docker run --rm --shm-size=1g --user "$(id -u):$(id -g)" -v "$PWD:/work" a3c-zoo train pong
+#   docker run --rm --shm-size=1g --user "$(id -u):$(id -g)" -v "$PWD:/zoo" a3c-zoo train pong
 #
 # --shm-size: workers share parameters and samples in /dev/shm, of which Docker gives a container 64 MB.
 FROM python:3.13-slim
@@ -14,8 +14,8 @@ ENV PIP_NO_CACHE_DIR=1 \
     MPLCONFIGDIR=/tmp/matplotlib
 
 RUN useradd --create-home --uid 1000 zoo \
-    && mkdir /work \
-    && chown zoo /work
+    && mkdir /zoo \
+    && chown zoo /zoo
 
 WORKDIR /opt/a3c-zoo
 
@@ -36,6 +36,6 @@ COPY plugins/a3c-zoo-trained plugins/a3c-zoo-trained
 RUN pip install -c constraints.txt '.[play]' ./plugins/a3c-zoo-trained
 
 USER zoo
-WORKDIR /work
+WORKDIR /zoo
 ENTRYPOINT ["a3c-zoo"]
 CMD ["train", "cartpole"]
