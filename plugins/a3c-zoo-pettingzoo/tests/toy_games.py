@@ -148,7 +148,9 @@ class StatefulRace(Race):
         return {"game": self.game, "time": self.time, "agents": list(self.agents)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.game, self.time, self.agents = state["game"], state["time"], list(state["agents"])
+        self.game = state["game"]
+        self.time = state["time"]
+        self.agents = list(state["agents"])
 
 
 class Pick(ParallelEnv[str, Any, int]):  # type: ignore[misc]
