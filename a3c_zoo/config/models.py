@@ -45,7 +45,9 @@ class Section(BaseModel):
     """A section of the configuration. It is frozen and refuses unknown keys."""
 
     # A default that its key refuses would be written into config.yml, which then could not be read.
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
+    model_config = ConfigDict(
+        defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True
+    )
 
     @field_validator("*", mode="wrap")
     @classmethod
