@@ -1,4 +1,4 @@
-"""Writes the tables of README.md, docs/benchmarks.md and docs/benchmarks-atari.md whose figures are in files.
+"""Writes the tables of README.md and of the pages of benchmarks whose figures are in files.
 
     python benchmarks/doc_tables.py
 
@@ -9,6 +9,7 @@ A test compares the pages with what this makes.
     docs/figures/atari-speed.csv   python benchmarks/atari.py --csv docs/figures/atari-speed.csv
     docs/figures/sb3-speed.csv     python benchmarks/sb3_speed.py
     docs/reports/                  python benchmarks/reports.py
+    docs/figures/zoo-times.csv     python benchmarks/zoo_times.py
     docs/figures/atari-games.csv   python benchmarks/atari_games.py, and others by hand from the output of the commands
                                    that docs/benchmarks-atari.md names: pong-workers, pong-devices, breakout-hour
 """
@@ -33,6 +34,7 @@ REPORTS = ROOT / "docs" / "reports"
 README = ROOT / "README.md"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 ATARI = ROOT / "docs" / "benchmarks-atari.md"
+RL_ZOO = ROOT / "docs" / "benchmarks-rl-zoo.md"
 
 OURS, THEIRS = "a3c", "sb3-a2c"
 #: Rows of docs/figures/atari-speed.csv.
@@ -326,6 +328,40 @@ def atari_games() -> Lines:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
+# Seconds to the level of RL Zoo's A2C
+
+
+def zoo_times() -> Lines:
+    """The seconds of each run, and how many times as long as ours the median of a baseline is."""
+    timed = rows_of("zoo-times.csv")
+    if not timed:
+        return ["Not measured yet: `python benchmarks/zoo_times.py`."]
+    baselines = list(dict.fromkeys(row["agent"] for row in timed if row["agent"] != OURS))
+    rows = []
+    for env in dict.fromkeys(row["env"] for row in timed):
+        runs = [row for row in timed if row["env"] == env]
+        ours_s, _, ours = _seconds_to_level(runs, OURS)
+        cells = [f"`{env}`", f"{float(runs[0]['level']):g}", ours]
+        for agent in baselines:
+            median_s, is_reached, seconds = _seconds_to_level(runs, agent)
+            more = "" if is_reached else "> "
+            cells += [seconds, f"{more}{median_s / ours_s:.1f} ×"]
+        rows.append(cells)
+    heads = [head for agent in baselines for head in (f"`{agent}`", f"`{agent}` / `{OURS}`")]
+    return table(("environment", "level", f"`{OURS}`, set of the kind", *heads), rows)
+
+
+def _seconds_to_level(runs: Sequence[Row], agent: str) -> tuple[float, bool, str]:
+    """The median of an agent's seconds, whether that run reached the level, and the seconds of all its runs."""
+    own = [row for row in runs if row["agent"] == agent]
+    # A run that did not reach the level would have taken longer than any that did.
+    ordered = sorted(own, key=lambda row: (row["reached"] != "True", float(row["training_s"])))
+    middle = ordered[len(ordered) // 2]
+    cells = [f"{'' if row['reached'] == 'True' else '> '}{float(row['training_s']):.0f}" for row in own]
+    return float(middle["training_s"]), middle["reached"] == "True", ", ".join(cells)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 # README: how fast
 
 
@@ -467,6 +503,7 @@ TABLES: dict[Path, dict[str, Callable[[], Lines]]] = {
         "breakout hour": breakout_hour,
         "atari games": atari_games,
     },
+    RL_ZOO: {"zoo times": zoo_times},
 }
 
 

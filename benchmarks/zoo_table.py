@@ -283,7 +283,7 @@ def _train(run: Run) -> bool:
         set_aside(run.path)
         arguments = [*run.arguments, "--name", run.path.name, "--runs-dir", str(run.runs_dir), "--json"]
     start_s = time.monotonic()
-    outcome = json.loads(_run_zoo(arguments) or "{}")
+    outcome = json.loads(run_zoo(arguments) or "{}")
     if outcome.get("reason") in FINISHED:
         last = outcome["mean_return_100"]
         returns = "no episode has ended" if last is None else f"last 100 training episodes {return_text(last)}"
@@ -300,7 +300,7 @@ def set_aside(path: Path) -> None:
         path.rename(path.with_name(f"{path.name}.cut-short-{number}"))
 
 
-def _run_zoo(arguments: Sequence[str]) -> str:
+def run_zoo(arguments: Sequence[str]) -> str:
     """Runs `a3c-zoo` and returns what it printed. Ctrl-C reaches it once, through this process, which waits for it.
 
     Raises:

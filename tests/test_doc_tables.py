@@ -18,7 +18,9 @@ def tables() -> ModuleType:
     return load("doc_tables", ROOT / "benchmarks" / "doc_tables.py")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md", "docs/benchmarks-atari.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/benchmarks.md", "docs/benchmarks-atari.md", "docs/benchmarks-rl-zoo.md"]
+)
 def test_a_page_has_the_figures_of_its_files(page: str, tables: ModuleType) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert tables.written(ROOT / page) == text, "python benchmarks/doc_tables.py"
@@ -83,3 +85,21 @@ def test_readme_divides_by_sb3s_best_too(tables: ModuleType, tmp_path: Path, mon
     sentence = " ".join(tables.against_the_best_of_sb3())
     assert "machine (Processor, 2 cores, 2026-11-27)" in sentence
     assert "steps/s: 9.5 on CartPole, 4.2 on Pong as it comes, 1.6 on Pong with the same network (" in sentence
+
+
+def test_seconds_to_a_level_by_hand(tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "FIGURES", tmp_path)
+    assert tables.zoo_times() == ["Not measured yet: `python benchmarks/zoo_times.py`."]
+    seconds = {
+        "a3c": ["10,True", "12,True", "11,True"],
+        "sb3-a2c": ["40,False", "22,True", "33,True"],
+        "sb3-ppo": ["48,False", "20,True", "48,False"],
+    }
+    lines = ["env,agent,seed,training_s,reached,level"]
+    for agent, runs in seconds.items():
+        lines += [f"gym:Hopper-v5,{agent},{seed},{run},733.5" for seed, run in enumerate(runs, 1)]
+    (tmp_path / "zoo-times.csv").write_text("\n".join(lines), encoding="utf-8")
+    # The medians are 11, 33 and a run that ended after 48 s without the level.
+    assert tables.zoo_times()[-1] == (
+        "| `gym:Hopper-v5` | 733.5 | 10, 12, 11 | > 40, 22, 33 | 3.0 × | > 48, 20, > 48 | > 4.4 × |"
+    )

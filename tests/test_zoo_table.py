@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import re
@@ -47,6 +48,21 @@ zoo_table.FIGURES = {"table": here / "figures.csv"}
 zoo_table.EPISODES = 2
 if __name__ == "__main__":
     sys.exit(zoo_table.main())
+"""
+
+TIMER = """
+import pathlib, sys
+sys.path.insert(0, ROOT)
+from benchmarks import zoo_table, zoo_times
+
+here = pathlib.Path(__file__).parent
+zoo_table.LISTS = {"table": here / "list.yml"}
+zoo_times.FILE = here / "times.csv"
+zoo_times.ENVS = ("gym:CartPole-v1",)
+zoo_times.BASELINES = ("sb3-ppo",)
+zoo_times.PATIENCE = 1000
+if __name__ == "__main__":
+    zoo_times.main()
 """
 
 
@@ -232,6 +248,32 @@ class TestTraining:
             ["minigrid:Empty-5x5", "a3c", "kind", "1"],
         ]
         assert self.run(folder, "evaluate").stdout == ""  # nothing is played twice
+
+    def test_runs_are_timed_to_a_level_once(self, folder: Path) -> None:
+        (folder / "list.yml").write_text(
+            LISTS.replace("mean: 30.0", "mean: 12.0").replace("steps: 600", "steps: 20000")
+        )
+        (folder / "timer.py").write_text(TIMER.replace("ROOT", repr(str(ROOT))))
+        command = [sys.executable, "timer.py", "--seeds", "1", "2"]
+
+        def timed() -> str:
+            told = subprocess.run(
+                command, cwd=folder, env=environ(), capture_output=True, text=True, timeout=2 * LIMIT_S
+            )
+            assert told.returncode == 0, told.stdout + told.stderr
+            return told.stdout
+
+        assert timed().count(": at the level after ") == 4
+        with (folder / "times.csv").open(newline="") as file:
+            lines = list(csv.DictReader(file))
+        assert [(line["agent"], line["seed"]) for line in lines] == [
+            ("a3c", "1"),
+            ("a3c", "2"),
+            ("sb3-ppo", "1"),
+            ("sb3-ppo", "2"),
+        ]
+        assert all(int(line["steps"]) < 20_000 for line in lines)
+        assert timed() == ""
 
     def test_ctrl_c_ends_it_in_order_and_the_same_command_goes_on(self, folder: Path) -> None:
         (folder / "list.yml").write_text(LISTS.replace("steps: 600", "steps: 3000000", 1))
