@@ -1,41 +1,52 @@
-"""Scores of Atari games after the same number of steps, beside those of the runs that RL Baselines3 Zoo published.
+"""Scores of Atari games after the same numbers of steps, beside those of the runs that RL Baselines3 Zoo published.
 
     git clone --depth 1 https://github.com/DLR-RM/rl-trained-agents
-    python benchmarks/atari_games.py RUNS … --published rl-trained-agents [--steps N]
+    python benchmarks/atari_games.py RUNS … --published rl-trained-agents [--steps N …] [--csv FILE]
 
 RUNS is a folder with a run of each game (`a3c-zoo train atari:GAME --runs-dir RUNS`), and a column of the table. A
 score is the mean of the last 100 training games that ended within the steps. The file of a published run has the length
 of each game in frames, and no steps: the steps are a quarter of the frames of all games that had ended by then, in any
 of its environments.
 
-Normalised is (score − that of random actions) / (that of a human − that of random actions).
+Normalised is (score − that of random actions) / (that of a human − that of random actions). Over games there are its
+median, mean, interquartile mean and optimality gap, the mean of what is missing to 1 (Agarwal et al. 2021,
+arXiv:2108.13264).
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results
 
-#: Game → its name in Gymnasium, and the scores of random actions and of a human (DQN Zoo, dqn_zoo/atari_data.py).
+from a3c_zoo_envs.atari_scores import RANDOM_AND_HUMAN
+
+#: Game → its name in Gymnasium: those of which RL Zoo has published runs.
 GAMES = {
-    "pong": ("Pong", -20.7, 14.6),
-    "breakout": ("Breakout", 1.7, 30.5),
-    "beam_rider": ("BeamRider", 363.9, 16926.5),
-    "enduro": ("Enduro", 0.0, 860.5),
-    "qbert": ("Qbert", 163.9, 13455.0),
-    "seaquest": ("Seaquest", 68.4, 42054.7),
-    "space_invaders": ("SpaceInvaders", 148.0, 1668.7),
-    "ms_pacman": ("MsPacman", 307.3, 6951.6),
+    "asteroids": "Asteroids",
+    "beam_rider": "BeamRider",
+    "breakout": "Breakout",
+    "enduro": "Enduro",
+    "ms_pacman": "MsPacman",
+    "pong": "Pong",
+    "qbert": "Qbert",
+    "road_runner": "RoadRunner",
+    "seaquest": "Seaquest",
+    "space_invaders": "SpaceInvaders",
 }
 FRAME_SKIP = 4
 LAST = 100
+STEPS = (1_000_000, 2_500_000, 5_000_000, 10_000_000)
+
+#: Name of a method → game → score; None for a run that is shorter.
+Columns = Mapping[str, Mapping[str, float | None]]
 
 
 def score_at(returns: NDArray[np.float64], steps: NDArray[np.float64], limit: int) -> float | None:
@@ -73,44 +84,92 @@ def runs_of(folder: Path) -> dict[str, Path]:
 
 def normalised(game: str, score: float) -> float:
     """0 is what random actions score, and 1 is what a human scores."""
-    _, random, human = GAMES[game]
+    random, human = RANDOM_AND_HUMAN[game]
     return (score - random) / (human - random)
 
 
-def table(columns: dict[str, dict[str, float | None]]) -> Iterable[str]:
-    """The lines of a table: a row for each game, and the median of normalised scores. columns: name → game → score."""
+def interquartile_mean(values: Sequence[float]) -> float:
+    """The mean of the middle half; a value that is partly within counts for that part."""
+    ordered = np.sort(np.asarray(values, float))
+    ends = np.arange(1, len(ordered) + 1) / len(ordered)
+    weights = np.clip(ends, 0.25, 0.75) - np.clip(ends - 1 / len(ordered), 0.25, 0.75)
+    return float((ordered * weights).sum() / weights.sum())
+
+
+def optimality_gap(values: Sequence[float]) -> float:
+    """The mean of what is missing to 1; what is above 1 does not count."""
+    return fmean(max(0.0, 1.0 - value) for value in values)
+
+
+#: What sums up the normalised scores of all games.
+SUMMARIES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "median": median,
+    "mean": fmean,
+    "interquartile mean": interquartile_mean,
+    "optimality gap": optimality_gap,
+}
+
+
+def table(columns: Columns) -> Iterable[str]:
+    """The lines of a table: a row for each game, and what sums up the normalised scores."""
     yield f"| game | {' | '.join(columns)} |"
     yield f"|{' --- |' * (1 + len(columns))}"
     for game in GAMES:
         scores = [column.get(game) for column in columns.values()]
         cells = ["–" if score is None else f"{score:,.1f} ({normalised(game, score):.3f})" for score in scores]
         yield f"| {game} | {' | '.join(cells)} |"
-    cells = []
-    for column in columns.values():
-        known = [normalised(game, score) for game, score in column.items() if score is not None]
-        cells.append(f"{median(known):.3f} ({len(known)} games)" if known else "–")
-    yield f"| median, normalised | {' | '.join(cells)} |"
+    for name, summary in SUMMARIES.items():
+        cells = []
+        for column in columns.values():
+            known = [normalised(game, score) for game, score in column.items() if score is not None]
+            cells.append(f"{summary(known):.3f} ({len(known)} games)" if known else "–")
+        yield f"| {name}, normalised | {' | '.join(cells)} |"
+
+
+def lines_of(columns: Columns, steps: int) -> Iterator[dict[str, object]]:
+    """The lines of a file of figures: those scores that are known."""
+    for name, column in columns.items():
+        for game, score in column.items():
+            if score is not None:
+                scores = {"score": round(score, 1), "normalised": round(normalised(game, score), 5)}
+                yield {"game": game, "method": name, "steps": steps, **scores}
+
+
+def columns_at(runs: Sequence[Path], published: Path, steps: int) -> Columns:
+    """The scores of all methods after so many steps."""
+    columns: dict[str, dict[str, float | None]] = {}
+    for folder in runs:
+        own = runs_of(folder)
+        columns[folder.name] = {game: of_run(own[game], steps) for game in GAMES if game in own}
+    for algorithm in ("a2c", "ppo"):
+        folders = {game: published / algorithm / f"{name}NoFrameskip-v4_1" for game, name in GAMES.items()}
+        columns[f"SB3's {algorithm.upper()}"] = {game: of_published(at, steps) for game, at in folders.items()}
+    return columns
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints a table for each number of steps, and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help="a folder of runs, which names its column")
     parser.add_argument("--published", type=Path, required=True, help="a clone of DLR-RM/rl-trained-agents")
-    parser.add_argument("--steps", type=int, default=2_500_000, help="agent steps  [default: %(default)s]")
+    parser.add_argument("--steps", type=int, nargs="+", default=STEPS, metavar="N", help="agent steps  [%(default)s]")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all scores into this file")
     given = parser.parse_args()
     for folder in (*given.runs, given.published / "a2c", given.published / "ppo"):
         if not folder.is_dir():
             parser.error(f"there is no folder {folder}")
-    columns: dict[str, dict[str, float | None]] = {}
-    for folder in given.runs:
-        runs = runs_of(folder)
-        columns[folder.name] = {game: of_run(runs[game], given.steps) for game in GAMES if game in runs}
-    for algorithm in ("a2c", "ppo"):
-        folders = {game: given.published / algorithm / f"{name}NoFrameskip-v4_1" for game, (name, *_) in GAMES.items()}
-        columns[f"SB3's {algorithm.upper()}"] = {game: of_published(at, given.steps) for game, at in folders.items()}
-    for line in table(columns):
-        print(line)
+    lines: list[dict[str, object]] = []
+    for steps in given.steps:
+        columns = columns_at(given.runs, given.published, steps)
+        lines += lines_of(columns, steps)
+        print(f"\nAfter {steps:,} steps\n")
+        for line in table(columns):
+            print(line)
+    if given.csv:
+        with given.csv.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, ["game", "method", "steps", "score", "normalised"], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(lines)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ A test compares the pages with what this makes.
     docs/figures/sb3-speed.csv     python benchmarks/sb3_speed.py
     docs/reports/                  python benchmarks/reports.py
     docs/figures/zoo-times.csv     python benchmarks/zoo_times.py
+    docs/figures/atari-ten-games.csv
+                                   python benchmarks/atari_games.py --csv docs/figures/atari-ten-games.csv
     docs/figures/atari-games.csv   python benchmarks/atari_games.py, and others by hand from the output of the commands
                                    that docs/benchmarks-atari.md names: pong-workers, pong-devices, breakout-hour
 """
@@ -29,6 +31,9 @@ from typing import Any
 from a3c_zoo.words import return_text
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from benchmarks.atari_games import SUMMARIES  # noqa: E402
+
 FIGURES = ROOT / "docs" / "figures"
 REPORTS = ROOT / "docs" / "reports"
 README = ROOT / "README.md"
@@ -327,6 +332,26 @@ def atari_games() -> Lines:
     return table(("game", f"`{ours}`", *others), rows)
 
 
+def ten_games() -> Lines:
+    """Scores of each game after 2.5 and 10 million steps, and what sums up the normalised ones."""
+    measured = rows_of("atari-ten-games.csv")
+    methods = list(dict.fromkeys(row["method"] for row in measured))
+    shown = [(method, steps) for method in methods for steps in (2_500_000, 10_000_000)]
+    found = {(row["game"], row["method"], int(row["steps"])): row for row in measured}
+    rows = []
+    for game in dict.fromkeys(row["game"] for row in measured):
+        scores = [found.get((game, method, steps)) for method, steps in shown]
+        rows.append([game, *("–" if row is None else f"{float(row['score']):,.1f}" for row in scores)])
+    for name, summary in SUMMARIES.items():
+        cells = []
+        for method, steps in shown:
+            known = [row for (_, *column), row in found.items() if column == [method, steps]]
+            normalised = [float(row["normalised"]) for row in known]
+            cells.append(f"{summary(normalised):.3f}" if normalised else "–")
+        rows.append([f"{name}, normalised", *cells])
+    return table(("game", *(f"{method}, {steps / 1e6:g} M" for method, steps in shown)), rows)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Seconds to the level of RL Zoo's A2C
 
@@ -502,6 +527,7 @@ TABLES: dict[Path, dict[str, Callable[[], Lines]]] = {
         "pong devices": pong_devices,
         "breakout hour": breakout_hour,
         "atari games": atari_games,
+        "ten games": ten_games,
     },
     RL_ZOO: {"zoo times": zoo_times},
 }

@@ -8,7 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.atari_games import normalised, of_published, of_run, runs_of, score_at, table
+from benchmarks.atari_games import (
+    interquartile_mean,
+    lines_of,
+    normalised,
+    of_published,
+    of_run,
+    optimality_gap,
+    runs_of,
+    score_at,
+    table,
+)
 
 
 def test_a_score_is_the_mean_of_the_last_hundred_games_within_the_steps() -> None:
@@ -53,4 +63,18 @@ def test_the_table_has_a_row_for_each_game_and_the_median_of_those_that_are_know
     lines = list(table({"ours": {"pong": -3.05, "breakout": 59.3, "enduro": None}, "none": {}}))
     assert "| breakout | 59.3 (2.000) | – |" in lines
     assert "| enduro | – | – |" in lines
-    assert lines[-1] == "| median, normalised | 1.250 (2 games) | – |"
+    assert "| median, normalised | 1.250 (2 games) | – |" in lines
+    assert lines[-1] == "| optimality gap, normalised | 0.250 (2 games) | – |"  # 0.5 is missing in one game
+
+
+def test_what_sums_up_by_hand() -> None:
+    """Of ten values the middle half are the fourth to the seventh, and half of the third and of the eighth."""
+    values = [9.0, 1.0, 2.0, 4.0, 3.0, 5.0, 6.0, 7.0, 8.0, 30.0]
+    assert interquartile_mean(values) == pytest.approx((3 / 2 + 4 + 5 + 6 + 7 + 8 / 2) / 5)
+    assert interquartile_mean([1.0, 2.0, 3.0, 10.0]) == pytest.approx(2.5)
+    assert optimality_gap([0.25, 3.0, 1.0, -0.5]) == pytest.approx((0.75 + 1.5) / 4)
+
+
+def test_lines_of_figures_are_of_known_scores() -> None:
+    lines = list(lines_of({"ours": {"pong": -3.05, "enduro": None}}, 1000))
+    assert lines == [{"game": "pong", "method": "ours", "steps": 1000, "score": -3.0, "normalised": 0.5}]
