@@ -137,6 +137,19 @@ def test_a_rollout_that_is_counted_is_learned_from_whole() -> None:
     assert context.counters[0, :2].tolist() == [3, 3]
 
 
+def test_the_updates_of_a_rollout_see_the_same_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four steps, four updates. Statistics are copied before the rollout, and with what it saw for the updates."""
+    agent = VALUE_LOSS.model_copy(update={"update_samples": 1})
+    context = make_context(CONSTANT, 1, agent=agent, num_envs=4)
+    worker = A3CWorker(context, 0, None, lambda: None)
+    pulled: list[list[int]] = []
+    monkeypatch.setattr(worker.model, "pull_statistics", lambda _: pulled.append(context.counters[0, :2].tolist()))
+    worker.work()
+    worker.close()
+    assert pulled == [[0, 0], [4, 1]]  # steps and updates until then
+    assert context.counters[0, :2].tolist() == [4, 4]
+
+
 def test_a_worker_tells_where_its_time_goes() -> None:
     """Of a rollout and of the learning before it: without that, a share of 0 would be told."""
     worker = A3CWorker(make_context(CONSTANT, 1, agent=VALUE_LOSS, num_envs=3), 0, None, lambda: None)

@@ -68,7 +68,10 @@ class A3CWorker(RolloutWorker):
                 continue
             if number:
                 self.on_tick_of_updates()  # many updates take long: the worker does not hang
-                self.pull()
+            if number == 1:
+                self.pull()  # by now the observation statistics have this rollout
+            elif number:
+                self.pull_again()
             self.model.flat.zero_gradients()
             # The last update tells how far a rollout has moved the policy; at the first the ratio is always
             # 1.

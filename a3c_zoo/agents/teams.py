@@ -83,7 +83,7 @@ class TeamWorker(RolloutWorker):
                 continue
             if number:
                 self.on_tick_of_updates()
-                self._pull_again()
+                self.pull_again()
             wanted = self.team.applies and number == len(choices) - 1 and self.wants_metrics()
             self.model.flat.zero_gradients()
             metrics = self._differentiate_part(samples.chosen(chosen), whole, wanted)
@@ -94,12 +94,6 @@ class TeamWorker(RolloutWorker):
             if wanted:
                 self.tell(metrics)
         self.team.end()
-
-    def _pull_again(self) -> None:
-        """Copies what the last update has changed, and no statistics: those of an update stay as they were."""
-        self.model.flat.pull(self.context.parameters)
-        self.model.buffers.pull(self.context.buffers)
-        self.updates_at_pull = self.counters.updates
 
     def _differentiate_part(
         self, batch: Samples | Segments, whole: WholeUpdate, want_metrics: bool

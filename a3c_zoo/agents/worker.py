@@ -219,6 +219,13 @@ class RolloutWorker(Member):
             )
         self.updates_at_pull = self.counters.updates
 
+    def pull_again(self) -> None:
+        """Copies what updates have changed, and no statistics: those of the updates of a rollout stay as they were."""
+        if not self.agent.acts_live:
+            self.model.flat.pull(self.context.parameters)
+        self.model.buffers.pull(self.context.buffers)
+        self.updates_at_pull = self.counters.updates
+
     def collect(self) -> Rollout:
         """Collects one rollout, adds it to the counters, and its episodes to the report.
 
