@@ -68,6 +68,17 @@ def no_module_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def plain_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of this process have empty pictures and no films, which take most of the time of a report.
+
+    For tests of what a report says. Pictures and films have tests of their own (`test_pictures`, `test_report_films`).
+    """
+    monkeypatch.setattr("a3c_zoo.report.drawing._lay_out_once", lambda figure: None)
+    monkeypatch.setattr("a3c_zoo.report.drawing._written", lambda figure, format, **options: b"<svg></svg>")
+    monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda runs: None)
+
+
+@pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without a3c-zoo-trained, which `make demo` may have installed."""
     from a3c_zoo.plugins.registry import get_registry

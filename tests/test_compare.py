@@ -87,6 +87,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(told), redirect_stderr(errors):
             patch.chdir(folder)
             patch.setenv("OMP_NUM_THREADS", "1")
+            patch.setattr("a3c_zoo.report.report_films.films_of", lambda runs: None)  # see `test_report_films`
             for name in ("ALL_S", "LEAST_S", "MOST_S"):
                 patch.setattr(rehearsals, name, 0.0)
             status = command_line(*ARGUMENTS, "--yes", "--out", "out")
@@ -252,6 +253,7 @@ def test_pictures(compared: Compared) -> None:
 # Again
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_finished_runs_are_used_again(inside: Compared, capsys: pytest.CaptureFixture[str]) -> None:
     before = snapshot(inside.folder / "runs")
     assert command_line(*ARGUMENTS, "--out", "again", "--json") == 0  # nothing to ask: nothing is trained
@@ -371,6 +373,7 @@ def test_a_guess_is_of_runs_with_these_settings_on_such_a_machine(inside: Compar
         assert plan(steps=1_000_000, host=host).unknown == ["a3c", "random"]
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_reading_only(inside: Compared) -> None:
     before = snapshot(inside.folder / "runs")
     comparison = a3c_zoo.compare(sources=["runs"], out="read")
@@ -379,6 +382,7 @@ def test_reading_only(inside: Compared) -> None:
     assert snapshot(inside.folder / "runs") == before
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_the_shell_may_name_every_run(inside: Compared, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--from runs/*` comes as one argument for each run."""
     out = tmp_path / "out"
@@ -387,6 +391,7 @@ def test_the_shell_may_name_every_run(inside: Compared, tmp_path: Path, capsys: 
     assert f"{out}/report.html" in capsys.readouterr().out.replace("\n", "")
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_what_cannot_be_used_is_left_out_by_name(inside: Compared, tmp_path: Path) -> None:
     copies = tmp_path / "runs"
     shutil.copytree("runs", copies)
@@ -670,6 +675,7 @@ def test_where_a_report_goes_that_has_no_name(tmp_path: Path, monkeypatch: pytes
         choose_out(None, ["pong"])
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> None:
     copies = tmp_path / "runs"
     shutil.copytree("runs", copies)
