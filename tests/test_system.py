@@ -224,5 +224,5 @@ def test_where_there_are_no_groups_the_end_reaches_descendants(monkeypatch: pyte
         grandchild = int(parent.stdout.readline())
         monkeypatch.setattr(system, "HAS_GROUPS", False)
         system.signal_group(parent.pid, system.KILL)
-        assert parent.wait(20) == -system.KILL
+        assert parent.wait(LIMIT_S) == -system.KILL
         wait_until(lambda: has_ended(grandchild))
