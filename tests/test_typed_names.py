@@ -347,6 +347,7 @@ def test_a_class_takes_arguments(capfd: Captured) -> None:
     assert os.listdir("runs") == ["run"]
 
 
+@pytest.mark.usefixtures("checked_here")
 def test_a_class_that_cannot_be_drawn_passes_the_check(capfd: Captured) -> None:
     Path("coin.py").write_text(WORTH)
     assert command_line("check", "./coin.py:Coin", "--steps", 200) == 0
