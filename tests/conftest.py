@@ -79,7 +79,7 @@ def plain_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     For tests of what a report says. Pictures and films have tests of their own (`test_pictures`, `test_report_films`).
     """
     monkeypatch.setattr("a3c_zoo.report.drawing._lay_out_once", lambda figure: None)
-    monkeypatch.setattr("a3c_zoo.report.drawing._written", lambda figure, format, **options: b"<svg></svg>")
+    monkeypatch.setattr("a3c_zoo.report.drawing._written", lambda figure, format, **options: b"<svg></svg>\n")
     monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda runs: None)
 
 

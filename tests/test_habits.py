@@ -169,6 +169,7 @@ def test_it_is_one_line_with_stable_baselines3(name: str, rooms: Path, capfd: py
     assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {MESSAGES[name.removesuffix('Bare')]}")
 
 
+@pytest.mark.usefixtures("checked_here")
 def test_check_tells_the_version_of_the_api(rooms: Path, capsys: Captured) -> None:
     for name in ("Four", "NoOptions"):
         assert command_line("check", f"gym:rooms:{name}-v0") == 1
