@@ -6,9 +6,14 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from a3c_zoo.testing.checkup import Job
+    from a3c_zoo.testing.findings import Finding
 
 
 def default_signals() -> None:
@@ -65,6 +70,35 @@ def no_module_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODULE_FILES, "typed_folders", {})
     monkeypatch.setattr(typed_names, "_told", set())
     monkeypatch.setenv(TYPED_FILES, "")
+
+
+@pytest.fixture
+def plain_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of this process have empty pictures and no films, which take most of the time of a report.
+
+    For tests of what a report says. Pictures and films have tests of their own (`test_pictures`, `test_report_films`).
+    """
+    monkeypatch.setattr("a3c_zoo.report.drawing._lay_out_once", lambda figure: None)
+    monkeypatch.setattr("a3c_zoo.report.drawing._written", lambda figure, format, **options: b"<svg></svg>\n")
+    monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda runs: None)
+
+
+@pytest.fixture
+def checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command `check` examines in this process, which has torch already. Its child has tests of its own.
+
+    They are in `test_check`.
+    """
+    from a3c_zoo.plugins.registry import get_registry
+    from a3c_zoo.testing.findings import Findings
+
+    def check(jobs: Sequence[Job], **options: object) -> Iterator[Finding]:
+        for job in jobs:
+            findings = Findings(job.subject)
+            job.examine(get_registry(), findings)
+            yield from findings.found
+
+    monkeypatch.setattr("a3c_zoo.testing.checkup.check", check)
 
 
 @pytest.fixture

@@ -560,6 +560,7 @@ def test_the_background_is_measured_within_masks() -> None:
         background_of(env, EnvConfig(action_masks=False), "pictures", spec)
 
 
+@pytest.mark.usefixtures("checked_here")
 @pytest.mark.parametrize("kwargs", ["{}", "{way: method}", "{choices: true, limit: 4}"])
 def test_check_takes_no_forbidden_action(kwargs: str) -> None:
     """`Rooms` raises for one. Only the checkers of Gymnasium and stable-baselines3 know no masks."""
@@ -571,6 +572,7 @@ def test_check_takes_no_forbidden_action(kwargs: str) -> None:
     assert result.exit_code == 0
 
 
+@pytest.mark.usefixtures("checked_here")
 def test_check_knows_masks_in_observations() -> None:
     """Gymnasium's checker takes a forbidden action: a warning, not a problem."""
     result = CliRunner().invoke(cli, ["check", "gym:tests.test_action_masks:Shown-v0", "--json"])
@@ -581,6 +583,7 @@ def test_check_knows_masks_in_observations() -> None:
     assert result.exit_code == 0
 
 
+@pytest.mark.usefixtures("checked_here")
 def test_check_says_what_is_wrong_with_masks() -> None:
     result = CliRunner().invoke(cli, ["check", ROOMS_ENV, "-o", "env.kwargs={strict: false, way: step}"])
     assert "step() gives info['action_mask'], but reset() does not" in result.output, result.output

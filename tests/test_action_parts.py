@@ -897,6 +897,7 @@ def test_an_action_that_is_changed_is_found() -> None:
         check_env(entry, num_envs=(1,), steps=60)
 
 
+@pytest.mark.usefixtures("checked_here")
 @pytest.mark.parametrize("kind", ["tuple", "finite"])
 def test_the_check_of_the_command_line(kind: str) -> None:
     arguments = ["-o", "env.kwargs.masks=info"] if kind == "finite" else []

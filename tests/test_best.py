@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -251,7 +252,7 @@ def test_going_on_from_the_best(tmp_path: Path) -> None:
 def faded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two processes that has lost what it could: `runs/faded`."""
     folder = tmp_path_factory.mktemp("faded")
-    overrides = FADING | {"run.checkpoint_every_s": 0.3}
+    overrides = FADING | {"run.checkpoint_every_steps": 1000}
     a3c_zoo.train("gym:CartPole-v1", runs_dir=folder / "runs", name="faded", steps=40_000, seed=1, overrides=overrides)
     return folder
 
@@ -316,6 +317,15 @@ def test_the_last_lines_name_the_best(faded: Path, monkeypatch: pytest.MonkeyPat
     assert lines[place + 2].startswith("  next        a3c-zoo train --resume runs/faded --steps ")
 
 
+def test_a_run_without_an_outcome_recommends_its_best(faded: Path, tmp_path: Path) -> None:
+    """What is left of a run that was killed."""
+    run = Path(shutil.copytree(faded / "runs/faded", tmp_path / "runs/killed"))
+    (run / "outcome.json").unlink()
+    assert recommended(Run(run)).which == "best"
+    assert a3c_zoo.evaluate(run, runs_dir=tmp_path / "runs", episodes=1).episodes == 1
+
+
+@pytest.mark.slow  # the one before is of such a run, without a kill
 def test_a_run_that_was_killed_recommends_its_best(tmp_path: Path) -> None:
     words = ["train", "gym:CartPole-v1", "--name", "killed", "--seed", 1, "-o", "run.checkpoint_every_s=0.2"]
     words += [word for key, value in FADING.items() for word in ("-o", f"{key}={json.dumps(value)}")]

@@ -174,10 +174,10 @@ def test_a_mutant_is_noticed(safeguard: str, temporary: Path, monkeypatch: pytes
 
 def test_a_mutant_that_nothing_notices_is_shown(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    test = "tests/test_supervision.py::test_an_allowance_is_for_an_hour"
+    test = "tests/test_durations.py::test_the_median_of_fewer_than_five_runs_has_no_interval"  # it needs no torch
     monkeypatch.setattr(
         "benchmarks.chaos.mutants.MUTANTS",
-        [Mutant("none", "processes/faults.py", "HOUR_S = 3600.0", "HOUR_S = 60.0 * 60", test=test)],
+        [Mutant("none", "figures/statistics.py", "MIN_SEEDS: Final = 5", "MIN_SEEDS: Final = 2 + 3", test=test)],
     )
     done = CliRunner().invoke(mutants_main, [])
     assert done.exit_code == 1

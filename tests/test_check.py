@@ -710,11 +710,13 @@ def test_a_line_on_the_terminal_says_what_takes_long(term: str, is_drawn: bool, 
 
 def test_cartpole_in_little_time(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = run_check("cartpole", "--json", path=tmp_path)
+    result = run_check("CartPole-v1", "--json", path=tmp_path)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert result.returncode == 0, result.stderr
+    assert re.fullmatch("Note: CartPole-v1 is cartpole here.*\n", result.stderr)
     found = json.loads(result.stdout)
     assert {finding["status"] for finding in found} == {"ok", "warning"}
+    assert {finding["subject"] for finding in found} == {"environment 'cartpole'"}
     assert all(finding.keys() == {"subject", "check", "status", "text", "cure", "figures"} for finding in found)
     checks = [finding["check"] for finding in found]
     measured = ["reward scale", "rewarded steps", "episode length", "observed range"]

@@ -27,6 +27,8 @@ HEAVY = ("torch", "gymnasium", "stable_baselines3")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 #: Help may take this many times the CPU time in which Python starts and imports click and pluggy.
 MOST_OF_A_START = 5
+#: The tries of which one must be as quick as that.
+MOST_TRIES = 5
 
 COMMAND_PLUGIN = """
 from a3c_zoo import *
@@ -96,26 +98,24 @@ def cpu_s(*arguments: str) -> tuple[float, str]:
     return of_children_s() - before_s, done.stdout
 
 
-@pytest.fixture(scope="module")
-def start_s() -> float:
-    return min(cpu_s("-c", "import click, pluggy")[0] for _ in range(3))
-
-
 @pytest.mark.parametrize("command", ["", *(entry.name for entry in COMMANDS)])
-def test_help_is_quick_and_light_and_shows_an_example(command: str, start_s: float) -> None:
+def test_help_is_quick_and_light_and_shows_an_example(command: str) -> None:
     script = (
         "import atexit, sys\n"
         f"atexit.register(lambda: print('HEAVY:', [name for name in {HEAVY} if name in sys.modules]))\n"
         "from a3c_zoo.__main__ import main\n"
         "main()"
     )
-    for _ in range(3):
-        seconds, shown = cpu_s("-c", script, *filter(None, [command]), "--help")
+    tries = []
+    for _ in range(MOST_TRIES):
+        start_s, _ = cpu_s("-c", "import click, pluggy")  # beside the help: other load slows both down
+        help_s, shown = cpu_s("-c", script, *filter(None, [command]), "--help")
         assert "HEAVY: []" in shown
         assert "Example" in shown
-        if seconds < MOST_OF_A_START * start_s:
+        if help_s < MOST_OF_A_START * start_s:
             return
-    pytest.fail(f"{seconds:.2f} s, and Python starts in {start_s:.2f} s")
+        tries.append(f"{help_s:.2f} s, and Python starts in {start_s:.2f} s")
+    pytest.fail("; ".join(tries))
 
 
 def test_group_help_has_the_commands_of_plugins_in_a_section_of_their_own(sing: Path) -> None:

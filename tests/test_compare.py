@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ import yaml
 
 import a3c_zoo
 from a3c_zoo.cli.compare import _announce
+from a3c_zoo.comparison import rehearsal as rehearsals
 from a3c_zoo.comparison.compare import DEFAULT_SEEDS, _play, _Played
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
@@ -40,7 +41,7 @@ from a3c_zoo.store.directory import RunDirectory, describe_host
 from a3c_zoo.store.run import Run
 from a3c_zoo.words import listed
 from tests.shared import closed, made_once
-from tests.toys_runs import Running, command_line, environ, episodes, toy_installed
+from tests.toys_runs import Running, command_line, environ, episodes, toy_installed, toy_path
 from tests.toys_tuning import Inline
 from tests.waits import LIMIT_S
 
@@ -79,12 +80,19 @@ def compare_process(folder: Path, *arguments: str, path: Path | None = None) -> 
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """The command runs in this process, its trainings in their own. Its rehearsals train one rollout."""
 
     def make(folder: Path) -> None:
-        done = compare_process(folder, *ARGUMENTS, "--yes", "--out", "out")
-        assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
-        (folder / "stdout.txt").write_text(done.stdout)
+        told, errors = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(told), redirect_stderr(errors):
+            patch.chdir(folder)
+            patch.setenv("OMP_NUM_THREADS", "1")
+            patch.setattr("a3c_zoo.report.report_films.films_of", lambda runs: None)  # see `test_report_films`
+            for name in ("ALL_S", "LEAST_S", "MOST_S"):
+                patch.setattr(rehearsals, name, 0.0)
+            status = command_line(*ARGUMENTS, "--yes", "--out", "out")
+        assert (status, errors.getvalue()) == (0, "")
+        (folder / "stdout.txt").write_text(told.getvalue())
 
     folder = made_once(tmp_path_factory, "compared", make)
     runs = sorted((folder / "runs").glob("[!.]*"), key=lambda run: run.name.rpartition("-s")[2].partition("-")[2])
@@ -245,6 +253,7 @@ def test_pictures(compared: Compared) -> None:
 # Again
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_finished_runs_are_used_again(inside: Compared, capsys: pytest.CaptureFixture[str]) -> None:
     before = snapshot(inside.folder / "runs")
     assert command_line(*ARGUMENTS, "--out", "again", "--json") == 0  # nothing to ask: nothing is trained
@@ -364,6 +373,7 @@ def test_a_guess_is_of_runs_with_these_settings_on_such_a_machine(inside: Compar
         assert plan(steps=1_000_000, host=host).unknown == ["a3c", "random"]
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_reading_only(inside: Compared) -> None:
     before = snapshot(inside.folder / "runs")
     comparison = a3c_zoo.compare(sources=["runs"], out="read")
@@ -372,6 +382,7 @@ def test_reading_only(inside: Compared) -> None:
     assert snapshot(inside.folder / "runs") == before
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_the_shell_may_name_every_run(inside: Compared, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--from runs/*` comes as one argument for each run."""
     out = tmp_path / "out"
@@ -380,6 +391,7 @@ def test_the_shell_may_name_every_run(inside: Compared, tmp_path: Path, capsys: 
     assert f"{out}/report.html" in capsys.readouterr().out.replace("\n", "")
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_what_cannot_be_used_is_left_out_by_name(inside: Compared, tmp_path: Path) -> None:
     copies = tmp_path / "runs"
     shutil.copytree("runs", copies)
@@ -424,10 +436,14 @@ def test_ctrl_c_names_the_command_that_goes_on(
 
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["compare", "cartpole", "--agent", "a3c", "--baseline", "random", "--seeds", "1,2", "--yes"]
-    with Running(*arguments, "--steps", 60_000, "--episodes", 1, folder=tmp_path) as running:
-        first = running.wait_until(lambda: list(tmp_path.glob("runs/cartpole-a3c-s1-*/timing.json")))[0].parent
-        second = running.wait_until(lambda: list(tmp_path.glob("runs/cartpole-random-s1-*/monitor.csv")))[0].parent
+    """The second of four runs would take twenty seconds."""
+    methods = ("a3c", "random -o env.step_s=0.1")
+    words = [word for method in methods for word in ("--method", method)]
+    words += ["--seeds", "1,2", "--steps", "400", "--episodes", "1", "--yes"]
+    path = toy_path(tmp_path / "toy")
+    with Running("compare", "toy", *words, folder=tmp_path, path=path) as running:
+        first = running.wait_until(lambda: list(tmp_path.glob("runs/toy-a3c-s1-*/timing.json")))[0].parent
+        second = running.wait_until(lambda: list(tmp_path.glob("runs/toy-random*-s1-*/monitor.csv")))[0].parent
         running.wait_until(lambda: len(episodes(second)) > 5)
         kept = snapshot(first)
         running.signal_group(signal.SIGINT)
@@ -437,8 +453,9 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
     assert json.loads((second / "outcome.json").read_text())["reason"] == "interrupted"
     assert snapshot(first) == kept
     monkeypatch.chdir(tmp_path)
-    again = plan(seeds=[1, 2], steps=60_000)
-    assert [(run.seed, run.method) for run in again.missing] == [(1, "random"), (2, "a3c"), (2, "random")]
+    with toy_installed(tmp_path / "again"):
+        again = plan(envs=["toy"], methods=methods, baselines=[], seeds=[1, 2], steps=400)
+    assert [(run.seed, run.method) for run in again.missing] == [(1, methods[1]), (2, methods[0]), (2, methods[1])]
     assert again.runs[0].done == first.relative_to(tmp_path)
 
 
@@ -658,6 +675,7 @@ def test_where_a_report_goes_that_has_no_name(tmp_path: Path, monkeypatch: pytes
         choose_out(None, ["pong"])
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_runs_that_do_not_belong_together(inside: Compared, tmp_path: Path) -> None:
     copies = tmp_path / "runs"
     shutil.copytree("runs", copies)

@@ -46,14 +46,18 @@ def expected(name: str) -> str:
 def test_one_environment(runs: Path, tmp_path: Path) -> None:
     comparison = a3c_zoo.compare(sources=sorted(runs.glob("cartpole-*")), out=tmp_path / "out")
     assert (tmp_path / "out/results.json").read_text() == expected("cartpole.json")
+    text = (tmp_path / "out/report.md").read_text()
+    assert re.sub(r"(?m), \d{4}-\d\d-\d\d$", ", DAY", text) == expected("cartpole.md")
     assert comparison.left_out == {"cartpole-a3c-s6": "incomplete: it has no outcome.json, so it was killed"}
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_several_environments_and_a_run_of_others(runs: Path, tmp_path: Path) -> None:
     a3c_zoo.compare(["cartpole", "gym:Acrobot-v1"], sources=[runs], out=tmp_path / "out")
     assert (tmp_path / "out/results.json").read_text() == expected("all.json")
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_each_file_of_a_run_is_opened_once(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = [runs / "cartpole-a3c-s1", runs / "cartpole-random-s1"]
     for run in pair:
@@ -77,6 +81,7 @@ def end(run: Path, reason: str, **more: int) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | {"reason": reason, **more}))
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Path, tmp_path: Path) -> None:
     end(runs / "cartpole-a3c-s4", "interrupted")
     end(runs / "cartpole-random-s2", "error")
@@ -98,6 +103,7 @@ def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Pat
     assert comparison.results["environments"]["cartpole"]["methods"]["a3c"]["steps_to_threshold"]["runs"] == 4
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_runs_of_other_environments_are_not_left_out(runs: Path, tmp_path: Path) -> None:
     """Nobody asks for them. A run that does not name its environment may be on this one."""
     end(runs / "gym_Acrobot-v1-a3c-s1", "interrupted")
@@ -109,18 +115,13 @@ def test_runs_of_other_environments_are_not_left_out(runs: Path, tmp_path: Path)
     assert {path.name for path in drawn.left_out} == {"gym_Acrobot-v1-a3c-s2"}
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_a_single_source_is_a_folder(runs: Path, tmp_path: Path) -> None:
     """It was read letter by letter, `/` included."""
     sources: list[str | Path] = [str(runs), runs]
     for number, source in enumerate(sources):
         found = a3c_zoo.compare("cartpole", sources=source, agents="random", out=tmp_path / f"out-{number}")
         assert [run["run"] for run in found.results["runs"]] == [f"cartpole-random-s{seed}" for seed in range(1, 6)]
-
-
-def test_the_report(runs: Path, tmp_path: Path) -> None:
-    a3c_zoo.compare(sources=sorted(runs.glob("cartpole-*")), out=tmp_path / "out")
-    text = (tmp_path / "out/report.md").read_text()
-    assert re.sub(r"(?m), \d{4}-\d\d-\d\d$", ", DAY", text) == expected("cartpole.md")
 
 
 def test_the_figures_of_each_run_are_a_table(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_a_run_of_cleanrl(tmp_path: Path) -> None:
     assert table[-1].split(",")[3:] == ["4800", str(np.mean(returns[-100:]))]
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_settings_of_cleanrl_differ_and_a_strangers_table_is_bounded(tmp_path: Path, capsys: Captured) -> None:
     for name, rate in (("ppo", "0.0003"), ("a2c", "0.0007")):
         table = ["|param|value|", "|-|-|", f"|learning_rate|{rate}|", "|seed|7|", "|env_id|CartPole-v1|"]
@@ -140,6 +141,7 @@ def test_means_are_drawn_as_means_and_not_as_episodes(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_side_by_side_with_ours(sb3_alone: Path, tmp_path: Path, capsys: Captured) -> None:
     ours = train(tmp_path / "runs", "sb3-a2c", 600)
     assert (ours / "tensorboard").is_dir()

@@ -240,6 +240,7 @@ def test_labels_of_ones_own(logs: Path, capsys: Captured) -> None:
     assert capsys.readouterr().err == "Error: --env: there is no run on 'pong'; there are: cartpole\n"
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_a_comparison_of_their_evaluations(logs: Path, capsys: Captured) -> None:
     shutil.rmtree("new/ppo/CartPole-v1_3")
     save(Path("new/ppo/CartPole-v1_2"), timesteps=[600, 1200, 1300])  # of 1,830 steps: this is not its end
@@ -278,6 +279,7 @@ def test_a_monitor_without_an_episode_is_no_run(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_runs_of_different_lengths_are_told(tmp_path: Path) -> None:
     for name, episodes in (("a2c_1", 20), ("ppo_1", 40), ("ppo_2", 41)):
         rows = [f"9,10,{n}" for n in range(episodes)]
@@ -292,6 +294,7 @@ def test_runs_of_different_lengths_are_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("plain_reports")
 @pytest.mark.parametrize("drawn", [0, 1])
 def test_an_unfinished_report_leaves_its_place_free(drawn: int, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the curves are drawn, and after the first file of them."""
@@ -303,6 +306,7 @@ def test_an_unfinished_report_leaves_its_place_free(drawn: int, logs: Path, monk
     assert a3c_zoo.compare(sources=["new"], out="report").out == Path("report")
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_filters_of_a_comparison(logs: Path, capsys: Captured) -> None:
     write_run(logs / "new" / "a2c" / "Acrobot-v1_2", [1.0], "Acrobot-v1")
 

@@ -122,7 +122,7 @@ def test_the_watch_sees(how: str, finding: str, box: Sandbox) -> None:
     victim = box.outside / "victim"
     try:
         with pytest.raises(Finding, match=finding):
-            box.run("misbehave", how, victim, limit_s=5 if how == "hold" else 0.5, may_read=False)
+            box.run("misbehave", how, victim, limit_s=0.5 if "over 0.5 s" in finding else 5.0, may_read=False)
     finally:
         victim.write_text("precious")
 

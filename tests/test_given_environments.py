@@ -149,7 +149,7 @@ import a3c_zoo
 
 def trained(env, name, **how):
     quick = {{"run.stop_when_solved": False, "run.evaluation_every_s": 0.1, "run.evaluator_episodes": 1, **how}}
-    outcome = a3c_zoo.train(env, steps=2000, workers=2, name=name, overrides=quick)
+    outcome = a3c_zoo.train(env, steps=2000, workers=1, name=name, overrides=quick)
     figures = a3c_zoo.evaluate(outcome.run, episodes=3, deterministic=True)
     print(outcome.reason, outcome.evaluator_fault, figures.mean_return)
 """

@@ -133,6 +133,7 @@ def test_runs_are_told_apart_by_their_settings(runs: Path) -> None:
         refuse_methods_without_runs(nothing, found)
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_a_failed_run_counts_for_the_method_whose_settings_it_has(runs: Path, tmp_path: Path) -> None:
     """Else what failed would be left out, and the rest claimed."""
     folder = tmp_path / "runs"
@@ -163,6 +164,7 @@ def test_a_method_lets_no_stranger_name_a_module(runs: Path, tmp_path: Path, mon
         a3c_zoo.compare(sources=strange, methods="a3c", out=tmp_path / "out")
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_a_report_of_runs_with_two_settings(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without --method they are twins, which cannot be one method."""
     with pytest.raises(ZooError, match=r"twice.*--method"):

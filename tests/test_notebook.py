@@ -128,11 +128,15 @@ def test_a_script_shows_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_the_tutorial_is_a_notebook_that_trains(kernel: Any) -> None:
-    """Its cells in turn, with half of the steps: the agent is far better than random actions."""
+    """Its cells in turn, with half of the steps: the agent is far better than random actions.
+
+    What the last training learns is not looked at, so it is short.
+    """
     printed: dict[str, float] = {}
     for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
-            code = "".join(cell["source"]).replace("steps=30_000", "steps=15_000")
+            source = "".join(cell["source"])
+            code = source.replace("steps=30_000", "steps=1000" if source.startswith("near = ") else "steps=15_000")
             shown = run(kernel, code)
             printed |= {name: float(value) for name, value in re.findall(r"([a-z ]+): ([\d.]+)", shown.printed)}
     assert printed["random actions"] < 45

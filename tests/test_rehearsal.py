@@ -361,13 +361,12 @@ def test_a_block_compare_with_a_fault(block: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A current folder with the engine `inline`, without rehearsals and films (see `test_report_films`)."""
+def inline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_reports: None) -> Iterator[Path]:
+    """A current folder with the engine `inline`, without rehearsals."""
     path = plugin_distribution(tmp_path / "plugin", "toy-tuning", "from tests.toys_tuning import zoo_engines\n")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("a3c_zoo.comparison.compare.rehearse", lambda *_: {})
-    monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda _: None)
     with installed_here(path):
         yield tmp_path / "here"
 

@@ -46,6 +46,7 @@ def test_a_committed_report_is_what_the_code_makes(name: str, reports: ModuleTyp
     assert str(ROOT) not in made
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_raw_figures_make_the_report_of_their_comparison(
     reports: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -341,7 +341,7 @@ def _slow(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_slow")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_while_the_workers_start_leaves_nothing(tmp_path: Path, number: int) -> None:
     with Running("train", "slow.py", "--workers", "2", folder=tmp_path) as run:
         wait_until(lambda: (tmp_path / "made").exists() or run.process.poll() is not None)

@@ -42,6 +42,7 @@ from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_records import read_run
 from a3c_zoo.store.timing_file import write_timing
 from tests.toys_baselines import Watcher, agent_state, one_thread, train
+from tests.waits import LIMIT_S
 
 OBSERVATIONS = np.random.default_rng(0).normal(0, 0.05, (40, 4)).astype(np.float32)
 PPO_KEYS: dict[str, Any] = {"n_steps": 32, "batch_size": 64, "n_epochs": 2}
@@ -486,7 +487,9 @@ def run_script(folder: Path, vec_env: str, from_input: bool) -> subprocess.Compl
     (folder / "prog.py").write_text(source)
     command = [sys.executable, "-" if from_input else "prog.py"]
     given = source if from_input else ""
-    return subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        command, cwd=folder, input=given, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
 
 
 def test_a_script_without_a_guard_trains_where_it_may_choose(tmp_path: Path) -> None:

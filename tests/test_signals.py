@@ -51,7 +51,8 @@ def assert_ended_well(running: Running, folder: Path, detail: str, status: int =
     ("number", "is_group", "detail"),
     [
         (signal.SIGINT, True, "Ctrl-C"),  # a terminal signals the whole group
-        (signal.SIGTERM, False, "SIGTERM"),  # kill
+        # kill; `test_under_nohup_only_sigterm_ends_a_run` has it, too
+        pytest.param(signal.SIGTERM, False, "SIGTERM", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, True, "SIGTERM", marks=pytest.mark.slow),  # timeout
         pytest.param(signal.SIGHUP, True, "SIGHUP", marks=pytest.mark.slow),  # the terminal is closed
     ],

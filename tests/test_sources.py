@@ -105,9 +105,9 @@ def test_an_environment_by_its_id_names_its_module(tmp_path: Path, monkeypatch: 
 def test_digests_take_milliseconds() -> None:
     durations = []
     for _ in range(20):
-        start_s = time.perf_counter()
+        start_s = time.process_time()
         digest_of("a3c_zoo")
-        durations.append(time.perf_counter() - start_s)
+        durations.append(time.process_time() - start_s)
     assert min(durations) < 0.02  # 2 ms where nothing else computes
 
 

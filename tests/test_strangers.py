@@ -194,6 +194,7 @@ def test_a_picture_imports_nothing(kind: str, place: Path, capsys: Captured) -> 
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_a_report_imports_nothing(place: Path) -> None:
     name_module(place / "inbox/run")
     found = a3c_zoo.compare(sources=["inbox"], out="report")
@@ -236,6 +237,7 @@ STATUSES = {
 READ_TO_THE_END = list(itertools.product(["timing.json", "evaluations.json"], ["folder", "device"]))
 
 
+@pytest.mark.usefixtures("plain_reports")
 @pytest.mark.parametrize(
     ("name", "kind"), planted([*STATUSES], ["link", "fifo", "folder", "device"], slow=READ_TO_THE_END)
 )

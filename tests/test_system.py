@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from a3c_zoo import system
+from tests.toys_runs import command_line
 from tests.waits import LIMIT_S, wait_until
 from tests.wheels import ROOT
 
@@ -75,7 +76,7 @@ COMMANDS = [
     ["list", "envs"],
     ["list", "runs"],
     ["show", "hyperparams", "cartpole"],
-    ["check", "cartpole"],
+    ["check", "cartpole", "--steps", "100"],
     ["evaluate", "runs/run", "--episodes", "2", "--json"],
     ["plot", "runs/run", "--out", "curve.svg"],
     ["train", "--resume", "runs/run", "--steps", "4000", "--quiet"],
@@ -113,10 +114,12 @@ def test_commands_work_without_what_linux_has(lacking: tuple[Path, list[str]], n
     assert text.rpartition("@ ")[2] in statuses, text
 
 
-def test_the_run_is_the_one_that_linux_trains(lacking: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_the_run_is_the_one_that_linux_trains(
+    lacking: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same seed gives the same episodes, with everything and without."""
-    command = [sys.executable, "-m", "a3c_zoo", *COMMANDS[0]]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=LIMIT_S, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    assert command_line(*COMMANDS[0]) == 0
     here = (tmp_path / "runs/run/monitor.csv").read_text().splitlines()
     there = (lacking[0] / "runs/run/monitor.csv").read_text().splitlines()
     episodes = [[row.split(",")[:2] for row in rows[2:]] for rows in (here, there)]
@@ -221,5 +224,5 @@ def test_where_there_are_no_groups_the_end_reaches_descendants(monkeypatch: pyte
         grandchild = int(parent.stdout.readline())
         monkeypatch.setattr(system, "HAS_GROUPS", False)
         system.signal_group(parent.pid, system.KILL)
-        assert parent.wait(20) == -system.KILL
+        assert parent.wait(LIMIT_S) == -system.KILL
         wait_until(lambda: has_ended(grandchild))

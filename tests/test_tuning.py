@@ -539,6 +539,7 @@ def test_a_command_searches_round_a_method(tuned: Path, monkeypatch: pytest.Monk
     assert trial.texts.keys() == {"agent.gamma", "optimizer.learning_rate"}
 
 
+@pytest.mark.usefixtures("plain_reports")
 def test_a_program_searches_round_a_method(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ALL_S", "LEAST_S", "MOST_S"):
         monkeypatch.setattr(rehearsals, name, 0.0)

@@ -168,7 +168,6 @@ def zoo_envs():
         (["show", "hyperparams", "CartPole-v1"], "agent.n_steps"),
         (["train", "cartpole-v1", "--dry-run", "--serial"], "a3c on cartpole, seed 0, serial"),
         (["train", "PongNoFrameskip-v4", "--dry-run", "--serial"], "a3c on pong, seed 0, serial"),
-        (["check", "CartPole-v1", "--steps", "1k"], "environment 'cartpole'"),
     ],
 )
 def test_commands_take_them(words: list[str], shows: str, capsys: Captured) -> None:
@@ -286,7 +285,9 @@ def test_a_module_with_side_effects_changes_nothing(capsys: Captured) -> None:
     assert (os.getcwd(), sys.argv) == (folder, arguments)
 
 
-def test_workers_import_it_themselves_and_the_next_commands_find_it(tmp_path: Path) -> None:
+def test_workers_import_it_themselves_and_the_next_commands_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
     """Also where the file lies in another folder."""
     (tmp_path / "sims").mkdir()
     (tmp_path / "sims/tank.py").write_text(TANK)
@@ -296,11 +297,11 @@ def test_workers_import_it_themselves_and_the_next_commands_find_it(tmp_path: Pa
         last = run.stdout.splitlines()[-1]
     assert last.split()[1:3] == ["PYTHONPATH=" + last.split()[1].partition("=")[2], "a3c-zoo"]
     assert last.split()[1].endswith(":sims")
-    with Running("evaluate", "x", "--episodes", "1", folder=tmp_path) as run:
-        assert run.process.wait(LIMIT_S) == 2
-        assert "there is no module 'tank'" in run.stderr
-    with Running("evaluate", "x", "--episodes", "1", folder=tmp_path, path=tmp_path / "sims") as run:
-        assert run.process.wait(LIMIT_S) == 0, run.stderr
+    monkeypatch.chdir(tmp_path)
+    assert command_line("evaluate", "x", "--episodes", "1") == 2
+    assert "there is no module 'tank'" in capsys.readouterr().err
+    monkeypatch.syspath_prepend(tmp_path / "sims")
+    assert command_line("evaluate", "x", "--episodes", "1") == 0, capsys.readouterr().err
 
 
 def test_a_strangers_run_may_not_call_code(tmp_path: Path) -> None:
@@ -346,6 +347,7 @@ def test_a_class_takes_arguments(capfd: Captured) -> None:
     assert os.listdir("runs") == ["run"]
 
 
+@pytest.mark.usefixtures("checked_here")
 def test_a_class_that_cannot_be_drawn_passes_the_check(capfd: Captured) -> None:
     Path("coin.py").write_text(WORTH)
     assert command_line("check", "./coin.py:Coin", "--steps", 200) == 0

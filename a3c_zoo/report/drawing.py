@@ -240,7 +240,16 @@ def draw_grid(panels: Sequence[Sequence[Panel]]) -> Figure:
                     axes.legend(
                         **place, borderaxespad=0.0, ncols=_legend(panel, PANEL_CHARACTERS, PANEL_ROWS)[0]
                     )
+        _lay_out_once(figure)
     return figure
+
+
+def _lay_out_once(figure: Figure) -> None:
+    """Places all parts now. With an engine, each file that is written would place them anew, and draw all twice."""
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    figure.set_layout_engine(None)  # "none" would keep the place of one
 
 
 def _legend(panel: Panel, characters: int, usual: int) -> tuple[int, float]:
