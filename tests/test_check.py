@@ -20,6 +20,7 @@ import pytest
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.config import EnvConfig, OptimizerConfig
 from a3c_zoo.errors import ZooError
+from a3c_zoo.learning.drawing import cannot_draw
 from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
@@ -183,6 +184,45 @@ def test_a_registered_environment_that_cannot_be_drawn_is_a_note(
     assert finding.status == "ok"
     assert "cannot be drawn: it has no parameter render_mode" in finding.text
     assert "give __init__ a parameter render_mode, and metadata 'render_modes'" in finding.text
+
+
+def test_a_machine_without_a_screen_is_no_fault_of_the_environment(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "x11")
+    monkeypatch.setenv("DISPLAY", ":93")  # which nobody shows
+    for part in ("_run_other_checkers", "_measure"):  # they take long
+        monkeypatch.setattr(f"a3c_zoo.testing.environment_checks.{part}", lambda setup, findings: None)
+    found = env_findings(registry, EnvEntry("toy", env_id=f"{TOYS}:WindowHouse-v0"), CheckOptions(steps=20))
+    (finding,) = [finding for finding in found if finding.check == "render"]
+    assert finding.status == "warning"
+    assert "cannot be drawn: it opens a window, and there is no screen (" in finding.text
+    assert finding.text.endswith("It may draw with SDL_VIDEODRIVER=dummy")
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        ('Cannot connect to "None"', "xvfb-run -a"),  # pyglet
+        ("No available video device", "SDL_VIDEODRIVER=dummy"),
+        ("no display name and no $DISPLAY environment variable", "xvfb-run -a"),  # Tk
+        ("b'X11: The DISPLAY environment variable is missing'", "xvfb-run -a"),  # GLFW
+        ("list index out of range", ""),
+    ],
+)
+def test_errors_of_libraries_that_find_no_screen(said: str, cure: str) -> None:
+    """Also behind another error: packages give hints of their own."""
+
+    kind: type[Exception] = RuntimeError
+    if said.startswith("Cannot"):
+        kind = type("NoSuchDisplayException", (Exception,), {})
+    hint = ImportError("HINT: install it")
+    hint.__cause__ = kind(said)
+    for error in (kind(said), hint):
+        undrawn = cannot_draw("toy", error)
+        assert (undrawn is not None) is bool(cure)
+        assert cure in str(undrawn or "")
 
 
 @pytest.mark.parametrize("same_step", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -23,7 +23,8 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.learning import function_env
 from a3c_zoo.learning.arguments import check_arguments, registered_spec, unexpected_argument
-from a3c_zoo.learning.mujoco import check_version, drawing_cure, with_camera, wrong_version
+from a3c_zoo.learning.drawing import cannot_draw
+from a3c_zoo.learning.mujoco import check_version, with_camera, wrong_version
 from a3c_zoo.learning.observed_masks import with_observed_masks
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
@@ -105,8 +106,8 @@ def faults_of(entry: EnvEntry, done: str = "made", config: EnvConfig | None = No
             raise ZooError(
                 f"environment '{entry.name}' needs a package that is not installed: {cure}"
             ) from error
-        if cure := drawing_cure(error):
-            raise ZooError(f"environment '{entry.name}' cannot be drawn: {cure}") from error
+        if undrawn := cannot_draw(entry.name, error):
+            raise undrawn from error
         if config is not None and config.kwargs:
             if unexpected := unexpected_argument(error, entry, config):
                 raise unexpected from error

@@ -27,11 +27,12 @@ from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
 from a3c_zoo.learning.actions import ActionDistribution, action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite, naming_misfits
+from a3c_zoo.learning.drawing import cannot_draw
 from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.games import games_over
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import Spaces, one_torch_thread
-from a3c_zoo.learning.mujoco import drawing_cure, drawing_variables
+from a3c_zoo.learning.mujoco import drawing_variables
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.wrappers import has_time_limit
 from a3c_zoo.library_settings import LibrarySettings
@@ -456,8 +457,8 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
             f"environment '{name}' cannot be drawn: {error}. Or: {install_extra('play')}"
         ) from error
     except Exception as error:
-        if cure := drawing_cure(error):
-            raise ZooError(f"environment '{name}' cannot be drawn: {cure}") from error
+        if undrawn := cannot_draw(name, error):
+            raise undrawn from error
         raise PluginError(f"environment '{name}' cannot be drawn: {one_line(error)}") from error
     if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape[2:] != (3,):
         raise ZooError(f"environment '{name}' cannot be drawn: its render() returns no pictures (rgb_array)")

@@ -16,7 +16,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.sets import resolve_config
-from a3c_zoo.errors import PluginError, ZooError, type_and_message
+from a3c_zoo.errors import CannotDrawError, PluginError, ZooError, type_and_message
 from a3c_zoo.learning import function_env
 from a3c_zoo.learning.action_masks import KEY, gives_masks, masks_to_follow, random_action
 from a3c_zoo.learning.actions import action_distribution
@@ -165,6 +165,8 @@ def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
             height, width = next(scenes).picture.shape[:2]
     except PluginError:
         raise
+    except CannotDrawError as error:
+        findings.warn("render", str(error), "only pictures and films need it; training does not")
     except ZooError as error:
         if "pip install" in str(error):
             findings.warn("render", str(error), "install it to see pictures")
