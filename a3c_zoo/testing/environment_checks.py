@@ -70,9 +70,9 @@ def examine_environment(
         run = {"workers": 1, "worker_restarts": 0, "worker_timeout_s": LIMIT_S / 2}
         config = replace(config, run=config.run.model_copy(update=run))
         setup = RunSetup.of(registry, config, serial=False)
+        setup.warm_up()
     if not findings.is_sound or setup is None:
         return
-    setup.warm_up()
     has_ended = False
     for n in NUM_ENVS:
         with findings.during("contract", "correct the environment"):
