@@ -13,6 +13,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, load_registry
-from a3c_zoo.testing import agent_checks, environment_checks, plugin_distribution
+from a3c_zoo.testing import agent_checks, checkup, environment_checks, plugin_distribution
 from a3c_zoo.testing.agent_checks import examine_agent
 from a3c_zoo.testing.checkup import check, jobs_for
 from a3c_zoo.testing.conformance import check_contract
@@ -543,6 +544,18 @@ def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "run hook watch: run hook 'watch' of plugin 'mine-p",
     }
     assert plugin_findings("mine-plugin", "warning") == ["requirement: mine-plugin does not require a3c-zoo"]
+
+
+def test_signs_of_life_come_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a check gives them: each is a message to another process."""
+    sent: list[bytes] = []
+    pipe: Any = SimpleNamespace(send_bytes=sent.append)
+    moments = iter((100.0, 100.5, 100.9, 101.1, 101.2, 109.0))
+    monkeypatch.setattr(checkup, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    findings = checkup._SentFindings("toy", pipe)
+    for _ in range(6):
+        findings.give_sign()
+    assert sent == [b'["goes on"]'] * 3
 
 
 # What harms its process

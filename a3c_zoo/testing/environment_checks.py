@@ -123,6 +123,7 @@ def _check_masks(setup: RunSetup, findings: Findings) -> None:
         share = 0.0
         random = np.random.default_rng(0)
         for _ in range(MASK_STEPS):
+            findings.give_sign()
             share += masks.allowed.mean() / MASK_STEPS
             with naming_misfits(name):
                 result = env.step(masks.random_actions(random))
