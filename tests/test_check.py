@@ -21,7 +21,7 @@ import pytest
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.config import EnvConfig, OptimizerConfig
 from a3c_zoo.errors import ZooError
-from a3c_zoo.learning.drawing import cannot_draw
+from a3c_zoo.learning.undrawn import cannot_draw
 from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES

@@ -23,9 +23,9 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.learning import function_env
 from a3c_zoo.learning.arguments import check_arguments, registered_spec, unexpected_argument
-from a3c_zoo.learning.drawing import cannot_draw
 from a3c_zoo.learning.mujoco import check_version, with_camera, wrong_version
 from a3c_zoo.learning.observed_masks import with_observed_masks
+from a3c_zoo.learning.undrawn import cannot_draw
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object

@@ -27,13 +27,13 @@ from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
 from a3c_zoo.learning.actions import ActionDistribution, action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.contract import is_finite, naming_misfits
-from a3c_zoo.learning.drawing import cannot_draw
 from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.games import games_over
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import Spaces, one_torch_thread
 from a3c_zoo.learning.mujoco import drawing_variables
 from a3c_zoo.learning.space_check import check_policy
+from a3c_zoo.learning.undrawn import cannot_draw
 from a3c_zoo.learning.wrappers import has_time_limit
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
