@@ -55,6 +55,10 @@ class UnsupportedSpaceError(ZooError):
     """A space that the zoo cannot learn from or act in."""
 
 
+class CannotDrawError(ZooError):
+    """An environment that this machine cannot draw, though it trains: there is no screen, or a library is missing."""
+
+
 class ObservationError(ZooError, ValueError):
     """An observation that a policy cannot use; also a ValueError, like the error of stable-baselines3's `predict`."""
 

@@ -13,6 +13,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,11 +21,12 @@ import pytest
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.config import EnvConfig, OptimizerConfig
 from a3c_zoo.errors import ZooError
+from a3c_zoo.learning.undrawn import cannot_draw
 from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, load_registry
-from a3c_zoo.testing import agent_checks, environment_checks, plugin_distribution
+from a3c_zoo.testing import agent_checks, checkup, environment_checks, plugin_distribution
 from a3c_zoo.testing.agent_checks import examine_agent
 from a3c_zoo.testing.checkup import check, jobs_for
 from a3c_zoo.testing.conformance import check_contract
@@ -183,6 +185,45 @@ def test_a_registered_environment_that_cannot_be_drawn_is_a_note(
     assert finding.status == "ok"
     assert "cannot be drawn: it has no parameter render_mode" in finding.text
     assert "give __init__ a parameter render_mode, and metadata 'render_modes'" in finding.text
+
+
+def test_a_machine_without_a_screen_is_no_fault_of_the_environment(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "x11")
+    monkeypatch.setenv("DISPLAY", ":93")  # which nobody shows
+    for part in ("_run_other_checkers", "_measure"):  # they take long
+        monkeypatch.setattr(f"a3c_zoo.testing.environment_checks.{part}", lambda setup, findings: None)
+    found = env_findings(registry, EnvEntry("toy", env_id=f"{TOYS}:WindowHouse-v0"), CheckOptions(steps=20))
+    (finding,) = [finding for finding in found if finding.check == "render"]
+    assert finding.status == "warning"
+    assert "cannot be drawn: it opens a window, and there is no screen (" in finding.text
+    assert finding.text.endswith("It may draw with SDL_VIDEODRIVER=dummy")
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        ('Cannot connect to "None"', "xvfb-run -a"),  # pyglet
+        ("No available video device", "SDL_VIDEODRIVER=dummy"),
+        ("no display name and no $DISPLAY environment variable", "xvfb-run -a"),  # Tk
+        ("b'X11: The DISPLAY environment variable is missing'", "xvfb-run -a"),  # GLFW
+        ("list index out of range", ""),
+    ],
+)
+def test_errors_of_libraries_that_find_no_screen(said: str, cure: str) -> None:
+    """Also behind another error: packages give hints of their own."""
+
+    kind: type[Exception] = RuntimeError
+    if said.startswith("Cannot"):
+        kind = type("NoSuchDisplayException", (Exception,), {})
+    hint = ImportError("HINT: install it")
+    hint.__cause__ = kind(said)
+    for error in (kind(said), hint):
+        undrawn = cannot_draw("toy", error)
+        assert (undrawn is not None) is bool(cure)
+        assert cure in str(undrawn or "")
 
 
 @pytest.mark.parametrize("same_step", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -503,6 +544,18 @@ def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "run hook watch: run hook 'watch' of plugin 'mine-p",
     }
     assert plugin_findings("mine-plugin", "warning") == ["requirement: mine-plugin does not require a3c-zoo"]
+
+
+def test_signs_of_life_come_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a check gives them: each is a message to another process."""
+    sent: list[bytes] = []
+    pipe: Any = SimpleNamespace(send_bytes=sent.append)
+    moments = iter((100.0, 100.5, 100.9, 101.1, 101.2, 109.0))
+    monkeypatch.setattr(checkup, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    findings = checkup._SentFindings("toy", pipe)
+    for _ in range(6):
+        findings.give_sign()
+    assert sent == [b'["goes on"]'] * 3
 
 
 # What harms its process

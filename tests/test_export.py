@@ -151,6 +151,17 @@ def test_every_space(kind: str, overrides: dict[str, Any], wanted: dict[str, tup
             np.testing.assert_allclose(found["probabilities"].sum(axis=-1), 1 if kind == "discrete" else 2, rtol=1e-5)
 
 
+def test_keys_with_slashes_have_names_of_their_own() -> None:
+    """`{"a/b"}` is no `{"a": {"b"}}`, neither of observations nor of actions."""
+    train("gym:tests.toys_spaces:Slashes-v0", {"network.hidden_sizes": [8]})
+    session = exported()
+    inputs = {"observation/a~1b": ("int64", ["N"]), "observation/a/b": ("float", ["N", 2])}
+    outputs = {"action/a~1b": ("int64", ["N"]), "probabilities/a~1b": ("float", ["N", 3])}
+    outputs |= {f"{name}/a/b": ("float", ["N", 2]) for name in ("action", "mean", "std")}
+    for there, expected in ((session.get_inputs(), inputs), (session.get_outputs(), outputs)):
+        assert arrays(there) == {name: (f"tensor({dtype})", shape) for name, (dtype, shape) in expected.items()}
+
+
 def test_the_file_tells_what_is_known_of_its_own_checkpoint_and_plays(folder: Path) -> None:
     overrides = {"run.evaluation_episodes": 5, "run.checkpoint_every_steps": 1000, "run.keep_checkpoints": None}
     made = a3c_zoo.train("cartpole", stop_return=15, steps=50_000, serial=True, name="x", overrides=overrides)

@@ -172,6 +172,25 @@ def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured
     assert "alice/mine" in Path("anew/README.md").read_text()
 
 
+def test_absolute_paths_lose_their_folders_but_in_the_configuration(
+    hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment needs those."""
+    words = ["-o", "env.kwargs.fault=/data/bob/x.csv", "--runs-dir", f"{Path.cwd()}/all", "--name", "mine"]
+    words = ["train", "gym:tests.toys_checks:House-v0", "--serial", "--steps", "50", *words]
+    monkeypatch.setattr("sys.argv", ["/usr/bin/a3c-zoo", *words])
+    assert command_line(*words) == 0
+    capsys.readouterr()
+    assert command_line("push", "all/mine", "alice/mine", "--dry-run", "look", "--no-film", "--trust") == 0
+    told = "config.yml names /data/bob/x.csv: others see this path, and need the file there to play\n"
+    assert told in capsys.readouterr().out
+    for name in ("README.md", "meta.json", "outcome.json"):
+        content = Path("look", name).read_text()
+        assert "/data" not in content
+        assert str(Path.cwd()) not in content
+    assert "-o env.kwargs.fault=x.csv --runs-dir all " in Path("look/README.md").read_text()
+
+
 def test_a_film_goes_with_its_agent(hub: Hub) -> None:
     """Without a film of the new agent there is none of the former one, and no card that names it."""
     folder = Path(shutil.copytree(AGENT, "mine"))

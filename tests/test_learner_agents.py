@@ -283,7 +283,7 @@ def test_a_turn_that_is_cut_short_leaves_nothing_in_the_ring(agent: HandoverConf
 def test_transitions_cannot_feed_a_core() -> None:
     config = make_context(A3CDataConfig(transfer="transitions"), core="lstm").config
     with pytest.raises(ConfigError, match=r"agent\.transfer: transitions .*-o agent\.transfer=microbatches"):
-        a3c_data.check_batch(config)
+        config.agent.check_run(config, toy_entry())
 
 
 @pytest.mark.parametrize("core", ["none", "lstm", "gru"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from a3c_zoo.cures import upgrade
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.run import moment_of
@@ -50,6 +51,18 @@ def test_a_name_of_wide_letters_keeps_the_columns(capsys: Captured) -> None:
     lines = capsys.readouterr().out.splitlines()
     places = {cell_len(line[: line.index(" a3c ")]) for line in lines if " a3c " in line}
     assert len(places) == 1
+
+
+def test_a_run_of_a_newer_version_needs_that_version(capsys: Captured) -> None:
+    Path("runs/old/meta.json").write_text('{"format": 2, "environment": "cartpole"}')
+    assert command_line("list", "runs") == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("old ")]
+    assert line.split()[-2:] == ["newer", "-"]
+    assert lines[-1] == f"newer: a newer a3c-zoo made the run, and reads it: {upgrade()}"
+    assert command_line("list", "runs", "--status", "newer", "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["status"], row["env"]) == ("old", "newer", "?")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +114,7 @@ def test_the_order_is_that_of_the_moments(capsys: Captured) -> None:
         (["plugins", "--unsolved"], "--solved selects runs"),
         (["runs", "--since", "yesterday"], "'yesterday' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"),
         (["runs", "--since", f"{'9' * 20}d"], "is no time"),
-        (["runs", "--status", "sovled"], "'sovled' is not one of 'running', 'died', 'damaged', 'pulled', 'solved'"),
+        (["runs", "--status", "sovled"], "'sovled' is not one of 'running', 'died', 'damaged', 'newer', 'pulled',"),
     ],
 )
 def test_filters_that_cannot_be(arguments: list[str], message: str, capsys: Captured) -> None:

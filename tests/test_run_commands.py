@@ -11,7 +11,7 @@ import a3c_zoo_trained
 import pytest
 
 from a3c_zoo.sharing.card import card_text
-from a3c_zoo.store.command_lines import command_of, shell_line, without_home
+from a3c_zoo.store.command_lines import command_of, shell_line, without_folders, without_home
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts, for_others
 
@@ -60,6 +60,33 @@ def test_the_home_folder_is_no_part_of_another_path(text: str, told: str, monkey
     assert without_home(text) == told
     monkeypatch.setenv("HOME", "/")
     assert without_home(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/home/al/sets/x.yml", "~/sets/x.yml"),
+        ("/home/alice/sets/x.yml", "x.yml"),
+        ("--runs-dir=/scratch/team 7/runs", "--runs-dir=runs"),
+        ("/scratch/team 7/x.yml", "x.yml"),
+        ("env.kwargs.file=/data/bob/prices.csv", "env.kwargs.file=prices.csv"),
+        ("env.kwargs={file: /data/bob/prices.csv, size: 3}", "env.kwargs={file: prices.csv, size: 3}"),
+        ("env.kwargs.files=['/data/a b.csv', \"/data/c.csv\"]", "env.kwargs.files=['a b.csv', \"c.csv\"]"),
+        ("/data/bob/mysim.py:Tank", "mysim.py:Tank"),
+        (r"C:\Users\bob\x.yml", "x.yml"),
+        (r"--hyperparams=\\server\bob\x.yml", "--hyperparams=x.yml"),
+        ("C:/Users/bob/x.yml", "x.yml"),
+        ("url=file:///data/bob/x.csv", "url=file://x.csv"),
+        ("/", "/"),
+        ("--runs-dir=/data/bob/", "--runs-dir=bob"),
+        *((same, same) for same in ("", "runs/x", "./x.py", "../x", "ALE/Pong-v5", "gym:phys2d/CartPole-v1")),
+        *((same, same) for same in ("https://host/x/y", "url=https://host:80/x", "a=1/2", "~al/x", "1,000 steps done")),
+    ],
+)
+def test_folders_of_absolute_paths_are_left_out(text: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/al")
+    assert without_folders(text) == told
+    assert for_others({"command": ["/usr/bin/a3c-zoo", text]})["command"] == ["a3c-zoo", told]
 
 
 def test_a_shell_expands_the_home_folder() -> None:

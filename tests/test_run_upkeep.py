@@ -16,9 +16,11 @@ import click
 import pytest
 
 import a3c_zoo
+from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs import train as train_module
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.run import Run
+from tests.toys_games import ENTRY
 from tests.toys_runs import Running, command_line
 from tests.waits import LIMIT_S, wait_until
 
@@ -287,9 +289,33 @@ def test_a_dry_run_as_json(capsys: Captured) -> None:
         (["cartpole", "--trust"], "--trust is for a run that somebody else made"),
         (["gym:FrozenLake-v1", "-o", "network.name=nature"], "network 'nature' takes image observations"),
         (["gym:Pendulum-v1", "--agent", "sb3-dqn"], "agent 'sb3-dqn' acts in Discrete spaces"),
+        (
+            ["cartpole", "-o", "run.steps=null", "-o", "optimizer.schedule=linear"],
+            "optimizer.schedule: linear — needs optimizer.schedule_steps, or a budget: --steps N",
+        ),
+        (
+            ["cartpole", "-o", "run.steps=null", "-o", "optimizer.schedule=constant", "-o", "entropy_schedule=linear"],
+            "agent.entropy_schedule: linear — needs optimizer.schedule_steps, or a budget: --steps N",
+        ),
+        (
+            ["cartpole", "--agent", "sb3-ppo", "-o", "run.steps=null", "-o", "learning_rate_schedule=linear"],
+            "agent.learning_rate_schedule: linear — needs agent.schedule_steps, or a budget: --steps N",
+        ),
+        (["gym:Taxi-v4", "--agent", "sb3-ppo"], "agent 'sb3-ppo' takes none. -o env.action_masks=false trains without"),
+        (["duo", "--agent", "sb3-ppo"], "2 agents play each game of 'duo', and baseline 'sb3-ppo' cannot leave out"),
+        (
+            ["pong", "--agent", "a3c-data", "-o", "agent.pull=live", "-o", "network.precision=bfloat16"],
+            "agent 'a3c-data' acts with the shared parameters, float32",
+        ),
+        (
+            ["cartpole", "--agent", "a3c-data", "-o", "batch_size=100", "-o", "num_envs=8", "-o", "agent.n_steps=4"],
+            "agent.batch_size: 100 — must be a multiple of a micro-batch",
+        ),
     ],
 )
 def test_a_dry_run_finds_what_a_run_would(words: list[str], says: str, capsys: Captured) -> None:
+    if words[0] == "duo":
+        get_registry().give(ENTRY, "tests.toys_games")
     Path("runs/x").mkdir(parents=True)
     assert says in said(capsys, "train", *words, "--dry-run", "--serial", status=2)
     assert os.listdir("runs") == ["x"]

@@ -152,12 +152,37 @@ class DrawnHouse(House):
         return np.zeros((4, 4, 3), np.uint8)
 
 
+class ShyHouse(House):
+    """Refuses render modes of which it does not say that it has them."""
+
+    metadata: dict[str, Any] = {"render_modes": ["human"]}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        assert render_mode is None or render_mode in self.metadata["render_modes"]
+        super().__init__()
+
+
+class WindowHouse(DrawnHouse):
+    """Draws in a window, of whatever driver SDL is told to take."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def render(self) -> Any:
+        import pygame
+
+        pygame.display.init()
+        pygame.display.set_mode((4, 4))
+        return super().render()
+
+
 def make_drawn_house(**kwargs: Any) -> Any:
     return DrawnHouse(**kwargs)
 
 
 gymnasium.register("House-v0", f"{__name__}:House")
 gymnasium.register("DrawnHouse-v0", f"{__name__}:DrawnHouse")
+gymnasium.register("ShyHouse-v0", f"{__name__}:ShyHouse")
+gymnasium.register("WindowHouse-v0", f"{__name__}:WindowHouse")
 gymnasium.register("UncheckedHouse-v0", make_drawn_house, disable_env_checker=True)
 
 

@@ -57,6 +57,29 @@ for _kind in ACTIONS:
         )
 
 
+#: Parts whose keys, one behind the other, read alike.
+SLASHES = spaces.Dict({"a/b": spaces.Discrete(3), "a": spaces.Dict({"b": spaces.Box(-1, 1, (2,), np.float32)})})
+
+
+class Slashes(gymnasium.Env[Any, Any]):
+    """Pays nothing."""
+
+    observation_space = action_space = SLASHES
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        self._steps += 1
+        return self.observation_space.sample(), 0.0, False, self._steps == LENGTH, {}
+
+
+gymnasium.register("Slashes-v0", entry_point="tests.toys_spaces:Slashes")
+
+
 def env_name(kind: str, has_parts: bool = False) -> str:
     """The environment's name for `a3c-zoo train`."""
     return f"gym:tests.toys_spaces:Match-{kind}{'-parts' * has_parts}-v0"

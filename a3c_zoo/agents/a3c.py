@@ -25,7 +25,6 @@ from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.teams import TeamWorker, team_memory
 from a3c_zoo.agents.with_workers import CrewFactory, agent_config, train
 from a3c_zoo.agents.worker import Applier, RolloutWorker
-from a3c_zoo.config import Config
 from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.objective import Loss, actor_critic_loss, differentiate
@@ -119,23 +118,6 @@ def update_columns(config: LossConfig, num_envs: int) -> list[slice]:
     return [slice(start, start + width) for start in range(0, num_envs, width)]
 
 
-def check_segments(config: Config) -> None:
-    """Raises ConfigError if the segments of a recurrent core would have one step, which nobody has asked for."""
-    agent = config.agent
-    num_envs = config.env.num_envs
-    assert isinstance(agent, LossConfig)
-    assert config.network is not None
-    if not (config.network.has_core and agent.keeps_outputs) or agent.n_steps == 1:
-        return
-    is_asked_for = isinstance(agent, A3CConfig) and agent.segment_steps is not None
-    if agent.steps_of_segment(num_envs) == 1 and not is_asked_for:
-        raise ConfigError(
-            f"agent.n_steps: {agent.n_steps} — the recurrent core would learn from segments of one step: neither a "
-            f"rollout nor an update of {agent.samples_per_update(num_envs)} samples splits into longer ones. Choose "
-            "multiples of 16, such as -o agent.n_steps=128 -o agent.update_samples=64"
-        )
-
-
 def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFactory | None = None) -> None:
     """Trains until the run says stop; `AgentEntry.run` of `a3c`, `nstep` and `monte-carlo`.
 
@@ -143,7 +125,6 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
         loss: computes the terms of the loss. crew: see `train`.
     """
     config = agent_config(context, LossConfig)
-    check_segments(context.config)
     in_teams = context.config.teams < context.config.run.workers
     if in_teams and crew is not None:
         raise ConfigError(

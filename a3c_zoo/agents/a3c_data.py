@@ -22,7 +22,6 @@ from a3c_zoo.agents.context import OnTick, State, WorkerContext
 from a3c_zoo.agents.learner import HandoverWorker, Learner, make_ring
 from a3c_zoo.agents.with_workers import agent_config, train
 from a3c_zoo.config import Config
-from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.actions import mask_length
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.networks import in_training, seed_passes
@@ -208,31 +207,6 @@ def layout(model: Model, config: Config) -> Layout:
     return {**common, **own}
 
 
-def check_batch(config: Config) -> None:
-    """Checks that the learner's batch and the network fit `agent.transfer`.
-
-    Raises:
-        ConfigError: the batch is no multiple of a micro-batch, or transitions would feed a recurrent core.
-    """
-    agent = config.agent
-    num_envs = config.env.num_envs
-    assert isinstance(agent, A3CDataConfig)
-    assert config.network is not None
-    rows = agent.n_steps * num_envs
-    if agent.transfer == "microbatches" and agent.batch_size % rows:
-        smaller = agent.batch_size // rows * rows
-        numbers = " or ".join(f"{size}" for size in (smaller, smaller + rows) if size)
-        raise ConfigError(
-            f"agent.batch_size: {agent.batch_size} — must be a multiple of a micro-batch: n_steps {agent.n_steps} × "
-            f"num_envs {num_envs} = {rows} samples: choose {numbers}"
-        )
-    if agent.transfer == "transitions" and config.network.has_core:
-        raise ConfigError(
-            "agent.transfer: transitions — a transition doesn't tell a recurrent core what preceded it. Hand over "
-            "whole rollouts (-o agent.transfer=microbatches), or leave the core out"
-        )
-
-
 def run_a3c_data(context: RunContext, loss: Loss = actor_critic_loss) -> None:
     """Trains until the run says stop; `AgentEntry.run` of `a3c-data`.
 
@@ -241,7 +215,6 @@ def run_a3c_data(context: RunContext, loss: Loss = actor_critic_loss) -> None:
     """
     config = context.config
     agent = agent_config(context, A3CDataConfig)
-    check_batch(config)
     slots = agent.slots
     if context.serial and agent.transfer == "transitions":
         slots = max(

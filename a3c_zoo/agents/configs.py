@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from a3c_zoo.config import AgentConfig
 from a3c_zoo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config, NetworkConfig, OptimizerConfig, RunConfig
+    from a3c_zoo.plugins.entries import EnvEntry
 
 #: Most steps of a segment that is not configured: long enough for gradients through time, short enough for an
 #: update of 64 samples to hold several.
@@ -25,6 +29,8 @@ class LossConfig(AgentConfig):
 
     cut_at_end: ClassVar[bool] = False
     whole_episodes: ClassVar[bool] = False
+    #: What makes an agent act with a copy of the parameters; "" if nothing does.
+    cure_of_acting_live: ClassVar[str] = ""
 
     n_steps: int = Field(20, ge=1, le=100_000, description="steps per environment in one rollout (T)")
     gamma: float = Field(0.99, ge=0, le=1, description="discount of a reward per step")
@@ -104,6 +110,50 @@ class LossConfig(AgentConfig):
     def samples_per_update(self, num_envs: int) -> int:
         """How many samples a worker differentiates at once."""
         return self.n_steps * num_envs
+
+    def check_run(self, config: Config, entry: EnvEntry) -> None:
+        """Raises ConfigError for a schedule without an end, or a network that cannot learn as these keys say."""
+        if config.network is None or config.optimizer is None:
+            return
+        self._check_schedule(config.optimizer, config.run)
+        self._check_live(config.agent_name, config.network, config.run.device)
+        if config.network.has_core and self.keeps_outputs:
+            self._check_unrolled(config.env.num_envs)
+
+    def _check_schedule(self, optimizer: OptimizerConfig, run: RunConfig) -> None:
+        if optimizer.schedule_steps or run.steps:
+            return
+        for key, schedule in (
+            ("optimizer.schedule", optimizer.schedule),
+            ("agent.entropy_schedule", self.entropy_schedule),
+        ):
+            if schedule == "linear":
+                raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
+
+    def _check_live(self, agent_name: str, network: NetworkConfig, device: str) -> None:
+        """An agent that acts live computes with the shared parameters."""
+        precision = network.computes_in
+        if not self.acts_live or (precision == "float32" and device == "cpu"):
+            return
+        cures = []
+        if precision != "float32":
+            cures.append("-o network.precision=float32")
+        if device != "cpu":
+            cures.append("--device cpu")
+        raise ConfigError(
+            f"agent '{agent_name}' acts with the shared parameters, float32 in the CPU's memory, but its network "
+            f"computes in {precision} on {device}: {self.cure_of_acting_live}{' '.join(cures)}"
+        )
+
+    def _check_unrolled(self, num_envs: int) -> None:
+        """Segments of one step teach a core nothing over time."""
+        if self.n_steps == 1 or self.steps_of_segment(num_envs) > 1:
+            return
+        raise ConfigError(
+            f"agent.n_steps: {self.n_steps} — the recurrent core would learn from segments of one step: neither a "
+            f"rollout nor an update of {self.samples_per_update(num_envs)} samples splits into longer ones. Choose "
+            "multiples of 16, such as -o agent.n_steps=128 -o agent.update_samples=64"
+        )
 
     def objective_values(self) -> dict[str, Any]:
         """The values of the fields of `a3c_zoo.learning.Objective` by name; models with more keys of the loss add them.
@@ -213,6 +263,10 @@ class A3CConfig(LossConfig):
             return 1
         return workers // self.teams
 
+    def _check_unrolled(self, num_envs: int) -> None:
+        if self.segment_steps is None:  # else they were asked for
+            super()._check_unrolled(num_envs)
+
     @property
     def shares_out(self) -> bool:
         return self.teams is not None
@@ -277,6 +331,8 @@ class A3CConfig(LossConfig):
 class HandoverConfig(LossConfig):
     """Agents whose workers hand over to a learner; their returns come from sliding windows."""
 
+    cure_of_acting_live: ClassVar[str] = "-o agent.pull=rollout, or "
+
     n_steps: int = Field(4, ge=1, le=100_000, description="steps per environment in one rollout (T)")
     reward_steps: int = Field(4, ge=1, le=10_000, description="steps of a return before its bootstrap (n)")
     pull: Literal["rollout", "live"] = Field(
@@ -314,6 +370,24 @@ class A3CDataConfig(HandoverConfig):
         le=1_000_000,
         description="samples per update; microbatches: a multiple of agent.n_steps × env.num_envs",
     )
+
+    def check_run(self, config: Config, entry: EnvEntry) -> None:
+        """Also for a batch that is no multiple of a micro-batch, or transitions that would feed a recurrent core."""
+        super().check_run(config, entry)
+        num_envs = config.env.num_envs
+        rows = self.n_steps * num_envs
+        if self.transfer == "microbatches" and self.batch_size % rows:
+            smaller = self.batch_size // rows * rows
+            numbers = " or ".join(f"{size}" for size in (smaller, smaller + rows) if size)
+            raise ConfigError(
+                f"agent.batch_size: {self.batch_size} — must be a multiple of a micro-batch: n_steps {self.n_steps} × "
+                f"num_envs {num_envs} = {rows} samples: choose {numbers}"
+            )
+        if self.transfer == "transitions" and config.network is not None and config.network.has_core:
+            raise ConfigError(
+                "agent.transfer: transitions — a transition doesn't tell a recurrent core what preceded it. Hand over "
+                "whole rollouts (-o agent.transfer=microbatches), or leave the core out"
+            )
 
 
 class A3CGradConfig(HandoverConfig):

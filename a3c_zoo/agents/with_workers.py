@@ -10,7 +10,7 @@ from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
 
 from a3c_zoo import hardware, system
-from a3c_zoo.agents.configs import HandoverConfig, LossConfig
+from a3c_zoo.agents.configs import LossConfig
 from a3c_zoo.agents.context import (
     ActingState,
     AgentState,
@@ -93,8 +93,6 @@ def train(
     assert config.network is not None
     assert context.network is not None
     check_portable(worker, learner, loss)
-    check_schedule(config)
-    check_live(config)
     spaces = read_spaces(context.entry, context.network, config, context.supported_spaces, context.serial)
     if crew is None:
         check_room(config, spaces, config.run.workers)
@@ -177,41 +175,6 @@ def check_portable(*parts: object) -> None:
                 f"{part!r} cannot travel to a worker process; define it at the top of a module, and give it values "
                 f"with functools.partial ({type_and_message(error)})"
             ) from error
-
-
-def check_schedule(config: Config) -> None:
-    """Raises ConfigError for a linear schedule without an end."""
-    assert isinstance(config.agent, LossConfig)
-    assert config.optimizer is not None
-    is_rate = config.optimizer.schedule == "linear"
-    is_entropy = config.agent.entropy_schedule == "linear"
-    if (is_rate or is_entropy) and not (config.optimizer.schedule_steps or config.run.steps):
-        if is_rate:
-            key = "optimizer.schedule"
-        else:
-            key = "agent.entropy_schedule"
-        raise ConfigError(f"{key}: linear — needs optimizer.schedule_steps, or a budget: --steps N")
-
-
-def check_live(config: Config) -> None:
-    """Raises ConfigError for an agent that acts live and a network that cannot compute with the shared parameters."""
-    assert isinstance(config.agent, LossConfig)
-    assert config.network is not None
-    precision = config.network.computes_in
-    device = config.run.device
-    if not config.agent.acts_live or (precision == "float32" and device == "cpu"):
-        return
-    if isinstance(config.agent, HandoverConfig):
-        cure = "-o agent.pull=rollout, or "
-    else:
-        cure = ""
-    cure += " ".join(
-        ["-o network.precision=float32"] * (precision != "float32") + ["--device cpu"] * (device != "cpu")
-    )
-    raise ConfigError(
-        f"agent '{config.agent_name}' acts with the shared parameters, float32 in the CPU's memory, but its "
-        f"network computes in {precision} on {device}: {cure}"
-    )
 
 
 def _crew(

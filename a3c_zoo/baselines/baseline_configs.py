@@ -6,11 +6,16 @@ Keys have stable-baselines3's own names, so its documentation and RL Zoo's setti
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from a3c_zoo.config import AgentConfig
+from a3c_zoo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from a3c_zoo.config import Config, RunConfig
+    from a3c_zoo.plugins.entries import EnvEntry
 
 Schedule = Literal["constant", "linear"]
 Widths = Annotated[list[Annotated[int, Field(ge=1, le=65_536)]], Field(max_length=100)]
@@ -62,6 +67,36 @@ class SB3Config(AgentConfig):
         description="what steps stable-baselines3's own environments: dummy, DummyVecEnv, one after the other; "
         "subproc, SubprocVecEnv, each in a process; auto: whichever is faster where the session runs",
     )
+
+    def check_run(self, config: Config, entry: EnvEntry) -> None:
+        """Raises ConfigError for games of several agents, a schedule without an end, or a wrong `vec_env`."""
+        if entry.num_agents > 1:
+            raise ConfigError(
+                f"{entry.num_agents} agents play each game of '{entry.name}', and baseline '{config.agent_name}' "
+                "cannot leave out the steps of those who have left it. --agent a3c and --agent random can"
+            )
+        if self.linear_keys and not self.length_of_schedules(config.run):
+            raise ConfigError(
+                f"agent.{self.linear_keys[0]} — needs agent.schedule_steps, or a budget: --steps N"
+            )
+        if self.vec_env == "subproc" and config.env.stack != "own":
+            raise ConfigError(
+                "agent.vec_env: subproc — SubprocVecEnv steps stable-baselines3's own environments: set env.stack=own"
+            )
+
+    @property
+    def takes_masks(self) -> bool:
+        return False
+
+    @property
+    def linear_keys(self) -> list[str]:
+        """What falls over the length of schedules, as messages have it."""
+        keys = [name for name in type(self).model_fields if name.endswith("_schedule")]
+        return [f"{key}: linear" for key in keys if getattr(self, key) == "linear"]
+
+    def length_of_schedules(self, run: RunConfig) -> int:
+        """The length of linear schedules in agent steps; 0 if nothing gives it."""
+        return self.schedule_steps or run.steps or 0
 
     def updates(self, num_envs: int) -> tuple[int, int]:
         """How many updates follow a rollout, and how many samples each has."""
@@ -208,6 +243,10 @@ class SB3DQNConfig(SB3Config):
     @property
     def rollout_steps(self) -> int:
         return self.train_freq
+
+    @property
+    def linear_keys(self) -> list[str]:
+        return [*super().linear_keys, "exploration_fraction"]
 
     def updates(self, num_envs: int) -> tuple[int, int]:
         updates = self.gradient_steps

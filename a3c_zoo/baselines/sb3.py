@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.cures import install_needed
-from a3c_zoo.errors import ConfigError, EnvironmentContractError, ZooError, type_and_message
+from a3c_zoo.errors import EnvironmentContractError, ZooError, type_and_message
+from a3c_zoo.learning.action_masks import masks_refused
 from a3c_zoo.learning.contract import NO_REWARD, PROMISES, raise_misfit, wrong_observation
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.memory_check import SizeLimit, check_fits, check_memory
@@ -76,10 +77,7 @@ def refuse_masks(env: VecEnv, context: RunContext) -> None:
         gives = any("action_mask" in info for info in base.reset_infos) or base.has_attr("action_masks")
         gives |= holds_masks(base.observation_space, base.action_space)
     if gives and context.config.env.action_masks:
-        raise ConfigError(
-            f"environment '{context.entry.name}' gives action masks, and agent '{context.config.agent_name}' takes "
-            "none. -o env.action_masks=false trains without them"
-        )
+        raise masks_refused(context.entry.name, context.config.agent_name)
 
 
 class RunCallback(BaseCallback):
@@ -184,11 +182,6 @@ def run(context: RunContext) -> None:
     entry = context.entry
     config = context.config
     saved = context.checkpoint
-    if entry.num_agents > 1:
-        raise ConfigError(
-            f"{entry.num_agents} agents play each game of '{entry.name}', and baseline '{config.agent_name}' cannot "
-            "leave out the steps of those who have left it. --agent a3c and --agent random can"
-        )
     resumes = updates = 0
     if saved is not None:
         with loading():

@@ -15,7 +15,7 @@ from a3c_zoo.baselines.baseline_configs import SB3Config
 from a3c_zoo.baselines.computing import Computing, VecEnvName, seconds_of_a_rollout, seconds_of_a_step
 from a3c_zoo.baselines.sb3_model import build_model, make_stack, with_small_buffers
 from a3c_zoo.config import Config
-from a3c_zoo.errors import ConfigError, MissingGuardError, one_line
+from a3c_zoo.errors import MissingGuardError, one_line
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.processes.child import check_main
@@ -114,10 +114,6 @@ def _names(context: RunContext, agent: SB3Config) -> list[VecEnvName]:
     """The vector environments among which to choose; "dummy" stands for those of the zoo, too."""
     config = context.config
     if config.env.stack != "own":
-        if agent.vec_env == "subproc":
-            raise ConfigError(
-                "agent.vec_env: subproc — SubprocVecEnv steps stable-baselines3's own environments: set env.stack=own"
-            )
         return ["dummy"]
     if agent.vec_env == "subproc":
         check_main(config.run.start_method)  # else each of its processes would say that it cannot import it

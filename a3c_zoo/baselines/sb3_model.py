@@ -28,7 +28,7 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config, SB3DQNConfig
+from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config
 from a3c_zoo.baselines.computing import VecEnvName
 from a3c_zoo.baselines.env_process import MadeInProcess, in_processes
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
@@ -228,19 +228,14 @@ def build_model(
     """Builds the algorithm of the `agent` section. A seed seeds torch, NumPy and `random`, as in SB3.
 
     Raises:
-        ConfigError: SB3 refuses the arguments, or a schedule has no length.
+        ConfigError: SB3 refuses the arguments.
     """
     agent = config.agent
     assert isinstance(agent, SB3Config)
     arguments = agent.model_dump(exclude=NOT_SB3)
     linear = [key for key in SCHEDULES if arguments.pop(key, None) == "linear"]
     algorithm: type[BaseAlgorithm] = load_object(agent.algorithm)
-    needs_steps = [f"{key}: linear" for key in linear] + ["exploration_fraction"] * isinstance(
-        agent, SB3DQNConfig
-    )
-    steps = agent.schedule_steps or config.run.steps or 0
-    if needs_steps and not steps:
-        raise ConfigError(f"agent.{needs_steps[0]} — needs agent.schedule_steps, or a budget: --steps N")
+    steps = agent.length_of_schedules(config.run)
     policy = agent.policy_for(_kind_of(env.observation_space))
     arguments["policy"] = policy
     try:

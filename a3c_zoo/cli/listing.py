@@ -24,6 +24,7 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.cli.run_filters import filter_options, given_filters, run_filter
+from a3c_zoo.cures import upgrade
 from a3c_zoo.errors import UnknownNameError, ZooError, printable, unknown_name
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.standard_streams import take_stdout
@@ -64,7 +65,14 @@ COLUMNS = {
     ),
 }
 RIGHT = ("seed", "steps", "return", "age")
-STATE_COLOURS = {"solved": "green", "running": "cyan", "died": "red", "damaged": "red", "error": "red"}
+STATE_COLOURS = {
+    "solved": "green",
+    "running": "cyan",
+    "died": "red",
+    "damaged": "red",
+    "newer": "yellow",
+    "error": "red",
+}
 
 
 def _row(registry: Registry, entry: Any, **fields: Any) -> Row:
@@ -150,13 +158,13 @@ def _age(age_s: float) -> str:
 
 def _run_cells(run: Row, now_s: float) -> dict[str, str]:
     """The texts of a run in all columns. now_s: the time of day, in seconds."""
-    from a3c_zoo.store.run import moment_of
+    from a3c_zoo.store.run import UNREADABLE, moment_of
 
     steps = run["steps"]
     mean = run["mean_return_100"]
     status = run["status"]
     told = f"{run['env'].replace(':', '_').replace('/', '_')}-{run['agent']}-s{run['seed']}-"
-    if run["name"].startswith(told) or status == "damaged":
+    if run["name"].startswith(told) or status in UNREADABLE:
         about = ""
     else:
         about = f"  {told[:-1]}"
@@ -259,6 +267,8 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
         click.echo(_none(what), err=True)
     elif what == "runs":
         _print_runs([_run_cells(row, time.time()) for row in rows])
+        if any(row["status"] == "newer" for row in rows):
+            click.echo(f"newer: a newer a3c-zoo made the run, and reads it: {upgrade()}")
     else:
         _print_table(what, rows)
 

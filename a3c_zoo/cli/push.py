@@ -19,7 +19,7 @@ from a3c_zoo.cli.common import (
     runs_dir_option,
     trust_option,
 )
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, printable
 from a3c_zoo.files import MAX_TEXT, read_bytes, refuse_place, same_folder
 
 
@@ -44,6 +44,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     need_extra("push", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.runs.videos import ffmpeg_program
     from a3c_zoo.sharing import hub
+    from a3c_zoo.store.command_lines import absolute_paths
     from a3c_zoo.store.directory import disk_errors
     from a3c_zoo.store.recommended import RECOMMENDED, choose
     from a3c_zoo.store.trained import find_policy
@@ -71,6 +72,10 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
         elif repo.encode() not in read_bytes(made.path / hub.CARD, MAX_TEXT):
             click.echo(f"{hub.CARD} is sent as it is: it does not name {repo}")
         choice.tell()
+        for name in absolute_paths(read_bytes(made.config_file, MAX_TEXT).decode()):
+            click.echo(
+                f"config.yml names {printable(name)}: others see this path, and need the file there to play"
+            )
         for path in sorted(made.path.iterdir()):
             click.echo(f"{path.stat().st_size:>11,} bytes  {path.name}")
         if dry_run is None:

@@ -47,9 +47,9 @@ filter_options: Callable[[_Command], _Command] = together(
     ),
     click.option(
         "--status",
-        type=click.Choice(["running", "died", "damaged", "pulled", *get_args(Reason)]),
+        type=click.Choice(["running", "died", "damaged", "newer", "pulled", *get_args(Reason)]),
         metavar="NAME",
-        help="Runs with this status: running, died, damaged, pulled, or why they ended (steps, interrupted, …).",
+        help="Runs with this status: running, died, damaged, newer, pulled, or why they ended (steps, interrupted, …).",
     ),
     click.option(
         "--solved/--unsolved", default=None, help="Runs that solved their environment, or ended unsolved."

@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -24,6 +24,9 @@ from pydantic import (
 )
 
 from a3c_zoo.errors import PluginError, one_line
+
+if TYPE_CHECKING:
+    from a3c_zoo.plugins.entries import EnvEntry
 
 SECTIONS = ("run", "env", "agent", "network", "optimizer")
 """The sections, in the order in which they are shown and saved."""
@@ -429,6 +432,11 @@ class AgentConfig(Section):
         return ()
 
     @property
+    def takes_masks(self) -> bool:
+        """Whether the agent can act within the action masks that an environment gives."""
+        return True
+
+    @property
     def squashes_actions(self) -> bool:
         """Whether Box actions are squashed to their bounds by tanh rather than clipped."""
         return False
@@ -462,6 +470,15 @@ class AgentConfig(Section):
 
     def check(self, num_envs: int) -> None:
         """Raises ConfigError if these values do not fit the number of environments of a worker."""
+
+    def check_run(self, config: Config, entry: EnvEntry) -> None:
+        """Raises ConfigError if no run can begin with a configuration: all that is known before anything is made.
+
+        `train`, `train --dry-run` and `check` call it first.
+
+        Args:
+            config: the whole configuration. entry: its environment.
+        """
 
 
 class NetworkConfig(Section):

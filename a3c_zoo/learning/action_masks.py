@@ -23,7 +23,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
 from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig
-from a3c_zoo.errors import EnvironmentContractError, type_and_message
+from a3c_zoo.errors import ConfigError, EnvironmentContractError, type_and_message
 from a3c_zoo.learning.actions import (
     ActionDistribution,
     Product,
@@ -42,6 +42,14 @@ METHOD: Final = "action_masks"
 
 #: Takes the numbers of some environments; returns what has the mask of environment n under n.
 Caller = Callable[[list[int]], Any]
+
+
+def masks_refused(env_name: str, agent_name: str) -> ConfigError:
+    """The error of an agent that cannot act within the masks that an environment gives."""
+    return ConfigError(
+        f"environment '{env_name}' gives action masks, and agent '{agent_name}' takes none. "
+        "-o env.action_masks=false trains without them"
+    )
 
 
 def gives_masks(env: VectorEnv[Any, Any, Any], info: Mapping[str, Any]) -> bool:

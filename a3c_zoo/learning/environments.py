@@ -23,8 +23,9 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, PluginError, ZooError, one_line
 from a3c_zoo.learning import function_env
 from a3c_zoo.learning.arguments import check_arguments, registered_spec, unexpected_argument
-from a3c_zoo.learning.mujoco import check_version, drawing_cure, with_camera, wrong_version
+from a3c_zoo.learning.mujoco import check_version, with_camera, wrong_version
 from a3c_zoo.learning.observed_masks import with_observed_masks
+from a3c_zoo.learning.undrawn import cannot_draw
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, load_object
@@ -105,8 +106,8 @@ def faults_of(entry: EnvEntry, done: str = "made", config: EnvConfig | None = No
             raise ZooError(
                 f"environment '{entry.name}' needs a package that is not installed: {cure}"
             ) from error
-        if cure := drawing_cure(error):
-            raise ZooError(f"environment '{entry.name}' cannot be drawn: {cure}") from error
+        if undrawn := cannot_draw(entry.name, error):
+            raise undrawn from error
         if config is not None and config.kwargs:
             if unexpected := unexpected_argument(error, entry, config):
                 raise unexpected from error
@@ -183,16 +184,32 @@ def _make_registered(
         # For gymnasium.make, None is the registered limit; a vector environment would take None as its limit.
         kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
-    env = SyncVectorEnv([lambda: wrap_all(gymnasium.make(env_id, **deepcopy(kwargs)), wrappers)] * num_envs)
-    modes = env.metadata.get("render_modes")
-    # Gymnasium refuses to draw it.
-    draws_not = modes is not None and "rgb_array" not in modes and not spec.disable_env_checker
-    if is_drawn and draws_not and not wrappers:  # which may draw by themselves
-        env.close()
-        raise ZooError(
-            f"environment '{entry.name}' cannot be drawn: its metadata['render_modes'] has no 'rgb_array'"
+    try:
+        env = SyncVectorEnv(
+            [lambda: wrap_all(gymnasium.make(env_id, **deepcopy(kwargs)), wrappers)] * num_envs
         )
+    except (AssertionError, ValueError) as error:
+        # It may refuse the mode itself.
+        if is_drawn and isinstance(spec.entry_point, str) and _draws_not(load_object(spec.entry_point)):
+            raise _without_pictures(entry) from error
+        raise
+    # Gymnasium refuses to draw it. Wrappers may draw by themselves.
+    if is_drawn and _draws_not(env) and not spec.disable_env_checker and not wrappers:
+        env.close()
+        raise _without_pictures(entry)
     return env
+
+
+def _draws_not(env: Any) -> bool:
+    """Whether an environment, or its class, says that it has render modes without pictures."""
+    modes = (getattr(env, "metadata", None) or {}).get("render_modes")
+    return modes is not None and "rgb_array" not in modes
+
+
+def _without_pictures(entry: EnvEntry) -> ZooError:
+    return ZooError(
+        f"environment '{entry.name}' cannot be drawn: its metadata['render_modes'] has no 'rgb_array'"
+    )
 
 
 def _refuse_without_render_mode(entry: EnvEntry, creator: str | Callable[..., object]) -> None:

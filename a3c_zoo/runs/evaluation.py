@@ -31,8 +31,9 @@ from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.games import games_over
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import Spaces, one_torch_thread
-from a3c_zoo.learning.mujoco import drawing_cure, drawing_variables
+from a3c_zoo.learning.mujoco import drawing_variables
 from a3c_zoo.learning.space_check import check_policy
+from a3c_zoo.learning.undrawn import cannot_draw
 from a3c_zoo.learning.wrappers import has_time_limit
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
@@ -456,8 +457,8 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
             f"environment '{name}' cannot be drawn: {error}. Or: {install_extra('play')}"
         ) from error
     except Exception as error:
-        if cure := drawing_cure(error):
-            raise ZooError(f"environment '{name}' cannot be drawn: {cure}") from error
+        if undrawn := cannot_draw(name, error):
+            raise undrawn from error
         raise PluginError(f"environment '{name}' cannot be drawn: {one_line(error)}") from error
     if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.shape[2:] != (3,):
         raise ZooError(f"environment '{name}' cannot be drawn: its render() returns no pictures (rgb_array)")

@@ -133,7 +133,12 @@ class RunSetup:
         )
 
     def warm_up(self) -> None:
-        """Starts the fork server if there will be processes, and refuses a device that is not there."""
+        """Refuses what cannot be trained or what no device is there for, and starts the fork server for processes.
+
+        Raises:
+            ConfigError: the agent refuses the configuration (`AgentConfig.check_run`), or the device is not there.
+        """
+        self.config.agent.check_run(self.config, self.entry)
         if not self.serial and (self.config.run.has_evaluator or not self.agent.one_process):
             warm_up(self.config.run.start_method)
         if (device := self.config.run.device) != "cpu":  # only this needs torch before there is a directory

@@ -102,7 +102,11 @@ def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
     load_factory(f"agent '{setup.agent.name}'", setup.agent.run)
     from a3c_zoo.processes.probe import read_spaces  # imports torch
 
-    read_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces, setup.serial)
+    spaces = read_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces, setup.serial)
+    if spaces.actions.has_masks and not setup.config.agent.takes_masks:
+        from a3c_zoo.learning.action_masks import masks_refused
+
+        raise masks_refused(setup.entry.name, setup.agent.name)
 
 
 def _many_workers(config: Config) -> list[tuple[str, str, str]]:

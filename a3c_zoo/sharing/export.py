@@ -97,7 +97,7 @@ def outputs_of(actions: ActionDistribution, logits: Tensor, path: str = "") -> d
         for place, part, own in zip(
             actions.places, actions.parts, actions.logits_of_parts(logits), strict=True
         ):
-            outputs |= outputs_of(part, own, f"{path}/{place}")
+            outputs |= outputs_of(part, own, path + step_to(place))
         return outputs
     mode = actions.mode(logits)
     if isinstance(actions, Gaussian):
@@ -126,8 +126,16 @@ def by_name(actions: ActionDistribution, given: Any, path: str = "") -> dict[str
         return {f"action{path}": given}
     named: dict[str, NDArray[Any]] = {}
     for place, part in zip(actions.places, actions.parts, strict=True):
-        named |= by_name(part, given[place], f"{path}/{place}")
+        named |= by_name(part, given[place], path + step_to(place))
     return named
+
+
+def step_to(place: str | int) -> str:
+    """A key or a number in the name of an input or output: `/` and the key, whose own `/` is `~1`, and `~` is `~0`.
+
+    So the names of `{"a/b"}` and `{"a": {"b"}}` differ (JSON Pointer, RFC 6901).
+    """
+    return "/" + str(place).replace("~", "~0").replace("/", "~1")
 
 
 def numbers(leaf: Leaf, part: Tensor) -> Tensor:
@@ -145,7 +153,7 @@ def arrays_of(spec: ObservationSpec, observation: Any) -> dict[str, NDArray[Any]
     """The file's inputs for observations of an environment: one array for each part, such as `observation/image`."""
     if not spec.leaves:
         return {"observation": np.asarray(observation, spec.dtype)}
-    return {"/".join(map(str, ("observation", *leaf.path))): leaf.of(observation) for leaf in spec.leaves}
+    return {"observation" + "".join(map(step_to, leaf.path)): leaf.of(observation) for leaf in spec.leaves}
 
 
 class ComparedPolicy:

@@ -27,7 +27,7 @@ from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS, PART, STATISTICS
 from a3c_zoo.store.checkpoints import CHECKPOINT_FORMAT, FINAL, PolicyState, load_policy_state
-from a3c_zoo.store.command_lines import without_home
+from a3c_zoo.store.command_lines import without_folders
 from a3c_zoo.store.directory import RunDirectory, disk_errors, run_argument
 from a3c_zoo.store.recommended import RECOMMENDED, choose, return_of
 from a3c_zoo.store.run import Run, find_run
@@ -130,7 +130,7 @@ def _without_errors(outcome: Outcome) -> Outcome:
     if outcome.reason in ("error", "interrupted"):
         detail = ""
     else:
-        detail = without_home(outcome.detail)
+        detail = without_folders(outcome.detail)
     return replace(outcome, detail=detail, evaluator_fault=outcome.evaluator_fault and "(left out)")
 
 

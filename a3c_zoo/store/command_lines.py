@@ -6,7 +6,13 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, Final
+
+#: The beginning of an absolute path, of POSIX or of Windows.
+_ROOT: Final = r"(?:/(?!/)|[A-Za-z]:[\\/](?!/)|\\\\)"
+WHOLE_PATH: Final = re.compile(_ROOT + r"[^'\",;{}\[\]]*$")
+#: An absolute path within a text; one of an address, which begins with `https://HOST`, is none.
+ABSOLUTE_PATH: Final = re.compile(rf"(?:(?<=file://)|(?<![\w.~/\\-])){_ROOT}[^\s'\",;{{}}\[\]]*")
 
 
 def command_of(meta: Mapping[str, Any]) -> list[str]:
@@ -25,6 +31,25 @@ def without_home(text: str) -> str:
     if home == "/":
         return text
     return re.sub(rf"(?<![\w.-]){re.escape(home)}(?!\.?[\w-])", "~", text)
+
+
+def without_folders(text: str) -> str:
+    """A text with `~` for the path of the home folder, and with the last name alone of every other absolute path.
+
+    So others see no names of users, projects and disks. A path of which a whole word consists, or what follows its
+    first `=`, may have blanks. What follows `~/` stays, and so do relative paths and addresses such as `https://…`.
+    """
+    text = without_home(text)
+    option, equals, value = text.partition("=")
+    for head, path in (("", text), (option + equals, value)):
+        if WHOLE_PATH.match(path):
+            return head + (PureWindowsPath(path).name or path)
+    return ABSOLUTE_PATH.sub(lambda found: PureWindowsPath(found[0]).name or found[0], text)
+
+
+def absolute_paths(text: str) -> list[str]:
+    """The absolute paths in a text, each once."""
+    return list(dict.fromkeys(ABSOLUTE_PATH.findall(text)))
 
 
 def shell_line(words: Iterable[str]) -> str:

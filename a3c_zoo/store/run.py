@@ -73,6 +73,14 @@ class RunSummary:
     started: str
 
 
+#: Statuses of runs whose files tell nothing.
+UNREADABLE: Final = ("damaged", "newer")
+
+
+class NewerRunError(RunDirectoryError):
+    """A run of a newer version, in a format that this one does not know."""
+
+
 class Run(RunDirectory):
     """A run directory as it is read: each file once, when it is first asked for. To see a change, make another `Run`.
 
@@ -93,6 +101,7 @@ class Run(RunDirectory):
         """The contents of meta.json.
 
         Raises:
+            NewerRunError: a newer version wrote it.
             RunDirectoryError: it is missing, damaged or of another format; or a folder of the run is a link, through
                 which files elsewhere would be read and written.
         """
@@ -103,12 +112,15 @@ class Run(RunDirectory):
             raise RunDirectoryError(
                 f"{self.path} is no run directory: {self.meta_file.name} cannot be read"
             ) from error
+        of_other_format = f"{self.path} has run format {other_format(run_format, RUN_FORMAT)}"
+        if isinstance(run_format, int) and run_format > RUN_FORMAT:  # its keys may be others
+            raise NewerRunError(of_other_format)
         if missing := [key for key in ("env", "agent", "serial") if key not in meta]:
             raise RunDirectoryError(
                 f"{shown(self.meta_file)} is damaged: it has no {' and no '.join(missing)}"
             )
         if run_format != RUN_FORMAT:
-            raise RunDirectoryError(f"{self.path} has run format {other_format(run_format, RUN_FORMAT)}")
+            raise RunDirectoryError(of_other_format)
         for key, kind in _META_TYPES.items():
             if not isinstance(meta.get(key, kind()), kind):
                 raise RunDirectoryError(
@@ -246,11 +258,13 @@ class Run(RunDirectory):
 
     @property
     def status(self) -> str:
-        """`damaged`, `pulled`, `running`, `died`, or the reason of its end."""
+        """`damaged`, `newer` (only a newer a3c-zoo reads it), `pulled`, `running`, `died`, or the reason of its end."""
         try:
             self.meta  # noqa: B018 — raises if it is damaged
             is_alive = self.is_alive  # before the outcome: a run can end meanwhile
             outcome = self.outcome
+        except NewerRunError:
+            return "newer"
         except RunDirectoryError:
             return "damaged"
         if os.path.lexists(self.path / PULLED):
@@ -261,11 +275,11 @@ class Run(RunDirectory):
 
     @property
     def summary(self) -> RunSummary:
-        """The line of the run, also of a damaged one."""
+        """The line of the run, also of one that cannot be read."""
         status = self.status
-        is_damaged = status == "damaged"
-        meta = {} if is_damaged else self.meta
-        outcome = None if is_damaged else self.outcome
+        is_unreadable = status in UNREADABLE
+        meta = {} if is_unreadable else self.meta
+        outcome = None if is_unreadable else self.outcome
         ended: bool | None = os.path.exists(self.solved_file) or None
         if outcome:
             ended = outcome.solved
@@ -278,7 +292,7 @@ class Run(RunDirectory):
             status=status,
             steps=outcome.steps if outcome else None,
             mean_return_100=outcome.mean_return_100 if outcome else None,
-            solved=None if status in ("pulled", "damaged") else ended,
+            solved=None if status in ("pulled", *UNREADABLE) else ended,
             started=meta.get("started", ""),
         )
 
@@ -386,7 +400,7 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = F
 
 
 def list_runs(runs_dir: Path = DEFAULT_RUNS_DIR) -> list[RunSummary]:
-    """Summaries of the runs in a directory, oldest first; a damaged one is listed as such, never left out."""
+    """Summaries of the runs in a directory, oldest first; one that cannot be read is listed as such, never left out."""
     return sorted((Run(path).summary for path in run_paths(runs_dir)), key=lambda run: moment_of(run.started))
 
 

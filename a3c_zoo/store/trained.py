@@ -30,7 +30,7 @@ from a3c_zoo.store.checkpoints import (
     read_policy,
     read_state,
 )
-from a3c_zoo.store.command_lines import command_of, shell_line, without_home
+from a3c_zoo.store.command_lines import command_of, shell_line, without_folders
 from a3c_zoo.store.directory import PULLED, run_paths
 from a3c_zoo.store.run import Run, find_run, list_runs
 
@@ -113,9 +113,9 @@ def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:
 
 
 def for_others(meta: dict[str, Any]) -> dict[str, Any]:
-    """A meta.json without the kernel's release and a program's own words, and with `~` for the home folder's path."""
+    """A meta.json without the kernel's release, a program's own words, and the folders of absolute paths."""
     host = meta.get("host", {})
-    command = [without_home(word) for word in command_of(meta)]
+    command = [without_folders(word) for word in command_of(meta)]
     files = [Path(str(file)).name for file in meta.get("plugin_files", [])]
     system = {"system": str(host.get("system", "")).partition(" ")[0]}
     return {**meta, "command": command, "plugin_files": files, "host": {**host, **system}}

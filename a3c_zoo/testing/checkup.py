@@ -27,6 +27,8 @@ from a3c_zoo.testing.findings import LIMIT_S, USUAL, CheckOptions, Finding, Find
 
 #: How often the parent looks whether the child hangs, in seconds.
 LOOK_S = 0.5
+#: Signs of life are sent at least so many seconds apart.
+SIGN_S = 1.0
 
 #: Is told the subject, the name of a check that goes on, and for how many seconds it has.
 OnWait = Callable[[str, str, float], object]
@@ -217,9 +219,13 @@ class _SentFindings(Findings):
     def __init__(self, subject: str, pipe: Connection) -> None:
         super().__init__(subject)
         self._pipe = pipe
+        self._signed_s = float("-inf")
 
     def give_sign(self) -> None:
-        self._pipe.send_bytes(b'["goes on"]')
+        now_s = time.monotonic()
+        if now_s - self._signed_s >= SIGN_S:
+            self._signed_s = now_s
+            self._pipe.send_bytes(b'["goes on"]')
 
     @contextmanager
     def during(self, check: str, cure: str) -> Iterator[None]:

@@ -16,7 +16,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.sets import resolve_config
-from a3c_zoo.errors import PluginError, ZooError, type_and_message
+from a3c_zoo.errors import CannotDrawError, PluginError, ZooError, type_and_message
 from a3c_zoo.learning import function_env
 from a3c_zoo.learning.action_masks import KEY, gives_masks, masks_to_follow, random_action
 from a3c_zoo.learning.actions import action_distribution
@@ -70,9 +70,9 @@ def examine_environment(
         run = {"workers": 1, "worker_restarts": 0, "worker_timeout_s": LIMIT_S / 2}
         config = replace(config, run=config.run.model_copy(update=run))
         setup = RunSetup.of(registry, config, serial=False)
+        setup.warm_up()
     if not findings.is_sound or setup is None:
         return
-    setup.warm_up()
     has_ended = False
     for n in NUM_ENVS:
         with findings.during("contract", "correct the environment"):
@@ -123,6 +123,7 @@ def _check_masks(setup: RunSetup, findings: Findings) -> None:
         share = 0.0
         random = np.random.default_rng(0)
         for _ in range(MASK_STEPS):
+            findings.give_sign()
             share += masks.allowed.mean() / MASK_STEPS
             with naming_misfits(name):
                 result = env.step(masks.random_actions(random))
@@ -165,6 +166,8 @@ def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:
             height, width = next(scenes).picture.shape[:2]
     except PluginError:
         raise
+    except CannotDrawError as error:
+        findings.warn("render", str(error), "only pictures and films need it; training does not")
     except ZooError as error:
         if "pip install" in str(error):
             findings.warn("render", str(error), "install it to see pictures")

@@ -26,8 +26,6 @@ from a3c_zoo.testing.findings import Findings
 
 #: Steps of random actions, of all environments together.
 STEPS = 10_000
-#: A sign of life comes every so many steps of the vector environment.
-SIGN_EVERY = 50
 #: In the loss the discounted return should deviate by a number within these limits.
 GOOD_RETURNS: Final = (0.05, 50.0)
 #: So should each number that a network gets and that is not normalized.
@@ -162,11 +160,8 @@ def measure(
     lengths = np.zeros(env.num_envs, np.int64)
     ended = np.zeros(env.num_envs, np.bool_)
     start_s = time.monotonic()
-    calls = 0
     while play.steps < steps and time.monotonic() - start_s < limit_s:
-        if calls % SIGN_EVERY == 0:
-            give_sign()
-        calls += 1
+        give_sign()
         if masks is None:
             actions = env.action_space.sample()
         else:

@@ -32,8 +32,6 @@ Rows = tuple[NDArray[Any], ...]
 #: How many steps of a trajectory are looked at for arrays that are used again.
 WATCHED_STEPS = 20
 
-#: A sign of life comes every so many steps.
-SIGN_EVERY = 50
 CURE_SPACES = "return what the spaces promise, or correct the spaces"
 CURE_STEP = "see docs/how-to/write-an-environment.md for what reset() and step() return"
 CURE_RESET = "define it as reset(self, *, seed=None, options=None)"
@@ -183,7 +181,8 @@ class Subject:
         return step is None
 
     def call(self, what: str, function: Callable[[], Any]) -> Any:
-        """Calls the function; an exception ends the check."""
+        """Calls the function; an exception ends the check. Each call is a sign of life: some simulators are slow."""
+        self.findings.give_sign()
         try:
             return function()
         except Exception as error:
@@ -266,8 +265,6 @@ class Subject:
             array[0] = row
         before: Any = None
         for t in range(len(actions)):
-            if t % SIGN_EVERY == 0:
-                self.findings.give_sign()  # 120 s are little for some simulators
             given = self._as_given(actions[t])
             if self.masks is not None:
                 given = self.masks.within(given)
