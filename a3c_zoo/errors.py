@@ -56,7 +56,7 @@ class UnsupportedSpaceError(ZooError):
 
 
 class CannotDrawError(ZooError):
-    """An environment that this machine cannot draw, though it trains: there is no screen, or a library is missing."""
+    """An environment that this machine cannot draw: there is no screen, or a library is missing."""
 
 
 class ObservationError(ZooError, ValueError):

@@ -127,6 +127,7 @@ class TestRegisteredId:
             ("House", "it has no parameter render_mode"),
             ("DrawnHouse", r"its metadata\['render_modes'\] has no 'rgb_array'"),
             ("ShyHouse", r"its metadata\['render_modes'\] has no 'rgb_array'"),
+            ("ShyHouseByClass", r"its metadata\['render_modes'\] has no 'rgb_array'"),
         ],
     )
     def test_one_that_cannot_be_drawn(self, house: str, why: str) -> None:

@@ -182,6 +182,7 @@ def make_drawn_house(**kwargs: Any) -> Any:
 gymnasium.register("House-v0", f"{__name__}:House")
 gymnasium.register("DrawnHouse-v0", f"{__name__}:DrawnHouse")
 gymnasium.register("ShyHouse-v0", f"{__name__}:ShyHouse")
+gymnasium.register("ShyHouseByClass-v0", ShyHouse)
 gymnasium.register("WindowHouse-v0", f"{__name__}:WindowHouse")
 gymnasium.register("UncheckedHouse-v0", make_drawn_house, disable_env_checker=True)
 

@@ -190,7 +190,7 @@ def _make_registered(
         )
     except (AssertionError, ValueError) as error:
         # It may refuse the mode itself.
-        if is_drawn and isinstance(spec.entry_point, str) and _draws_not(load_object(spec.entry_point)):
+        if is_drawn and creator is not None and _draws_not(_loaded(creator)):
             raise _without_pictures(entry) from error
         raise
     # Gymnasium refuses to draw it. Wrappers may draw by themselves.
@@ -201,7 +201,7 @@ def _make_registered(
 
 
 def _draws_not(env: Any) -> bool:
-    """Whether an environment, or its class, says that it has render modes without pictures."""
+    """Whether an environment, or what makes it, says that it has render modes, and none with pictures."""
     modes = (getattr(env, "metadata", None) or {}).get("render_modes")
     return modes is not None and "rgb_array" not in modes
 
@@ -212,12 +212,16 @@ def _without_pictures(entry: EnvEntry) -> ZooError:
     )
 
 
+def _loaded(creator: str | Callable[..., object]) -> Callable[..., object]:
+    """The class or the function that makes an environment, or that an import string names."""
+    if isinstance(creator, str):
+        made_by: Callable[..., object] = load_object(creator)
+        return made_by
+    return creator
+
+
 def _refuse_without_render_mode(entry: EnvEntry, creator: str | Callable[..., object]) -> None:
     """Raises ZooError if a class or a function, or what an import string names, takes no `render_mode`."""
-    if isinstance(creator, str):
-        made_by = load_object(creator)
-    else:
-        made_by = creator
-    parameters = inspect.signature(made_by).parameters.values()
+    parameters = inspect.signature(_loaded(creator)).parameters.values()
     if not any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters):
         raise ZooError(f"environment '{entry.name}' cannot be drawn: it has no parameter render_mode")
