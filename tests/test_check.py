@@ -278,6 +278,22 @@ def test_faults_of_an_agent(registry: Registry, name: str, fault: str) -> None:
     assert any(fault in line for line in found), found
 
 
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        ("RefusingConfig", "Discrete: 20000 steps on small are not for me"),
+        ("UnsayableConfig", f"configuration: config '{TOYS}:UnsayableConfig' cannot be used: Pydantic"),
+    ],
+)
+def test_an_agent_whose_model_fails(model: str, fault: str, registry: Registry) -> None:
+    findings = Findings("agent")
+    sections = ("run", "env", "agent")
+    entry = AgentEntry("toy", f"{TOYS}:run", f"{TOYS}:load", config=f"{TOYS}:{model}", sections=sections)
+    examine_agent(registry, entry, findings)
+    (told_of,) = told(findings.found)
+    assert told_of.startswith(fault)
+
+
 def test_an_unknown_space_of_an_agent(registry: Registry) -> None:
     findings = Findings("agent")
     examine_agent(registry, AgentEntry("toy", f"{TOYS}:run", f"{TOYS}:load", spaces=("Discreet",)), findings)

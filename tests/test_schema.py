@@ -94,7 +94,7 @@ def test_keys_of_one_agent_are_no_keys_of_another(registry: Registry) -> None:
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A run hook with a key of its own, one whose model has a type that no schema can say, and a broken one."""
+    """A run hook with a key of its own, some with types that no schema can say or nobody knows, and a broken one."""
     source = """
 from a3c_zoo import HookEntry, hookimpl
 from a3c_zoo.config import HookConfig
@@ -110,11 +110,19 @@ class OddConfig(HookConfig):
     model_config = ConfigDict(arbitrary_types_allowed=True)
     odd: Odd | None = Field(None, description="odd")
 
+class UnsayableConfig(HookConfig):
+    odd: Odd = Field(Odd(), description="pydantic does not know its type")
+
+class UnnamedConfig(HookConfig):
+    odd: "Nowhere" = Field(1, description="there is no such type")
+
 @hookimpl
 def zoo_hooks():
     return [
         HookEntry("patient", "m:f", "own_hooks:PatienceConfig", revision=1),
         HookEntry("odd", "m:f", "own_hooks:OddConfig", revision=1),
+        HookEntry("unsayable", "m:f", "own_hooks:UnsayableConfig", revision=1),
+        HookEntry("unnamed", "m:f", "own_hooks:UnnamedConfig", revision=1),
         HookEntry("broken", "m:f", "own_hooks:Nowhere", revision=1),
     ]
 """
@@ -129,7 +137,8 @@ def test_keys_of_a_plugin_count() -> None:
     schema = set_schema(get_registry())
     assert faults(schema, "plugins:\n  patient:\n    patience: 0") == ["plugins.patient.patience"]
     assert faults(schema, "plugins:\n  patient:\n    patience: 2\n  odd:\n    odd: anything") == []
-    assert faults(schema, "plugins:\n  broken:\n    any: 3") == []
+    for name in ("unsayable", "unnamed", "broken"):
+        assert faults(schema, f"plugins:\n  {name}:\n    any: 3") == []
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

@@ -12,12 +12,16 @@ from gymnasium import Env, spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
+from pydantic import Field
 from torch import nn
 
 from a3c_zoo.agents import A3CWorker, train
+from a3c_zoo.config import AgentConfig, Config
+from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning import Rollout
 from a3c_zoo.learning.networks import ActorCritic, Split
 from a3c_zoo.learning.recurrent import kept
+from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.records import Report, RunContext, Snapshot
 from tests.walks import Walk
 
@@ -173,6 +177,15 @@ class WindowHouse(DrawnHouse):
         pygame.display.init()
         pygame.display.set_mode((4, 4))
         return super().render()
+
+
+class RefusingConfig(AgentConfig):
+    def check_run(self, config: Config, entry: EnvEntry) -> None:
+        raise ConfigError(f"{config.run.steps} steps on {entry.name} are not for me")
+
+
+class UnsayableConfig(AgentConfig):
+    thing: House = Field(House(), description="of a type that pydantic does not know")
 
 
 def make_drawn_house(**kwargs: Any) -> Any:

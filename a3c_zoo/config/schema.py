@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from a3c_zoo.config.models import NAMED, PLUGINS, HookConfig, RunConfig, Section
 from a3c_zoo.config.settings import COMPARE, MAX_TUNING_TEXT, SEARCH, TUNING, TUNING_COST
@@ -152,7 +152,10 @@ def _merged(models: Sequence[type[Section] | None], defs: Schema) -> Schema:
             continue
         try:
             schema = model.model_json_schema(ref_template=f"#/$defs/{model.__name__}.{{model}}")
-        except PydanticInvalidForJsonSchema:  # a plugin's own type
+        except (
+            PydanticUserError,
+            PydanticUndefinedAnnotation,
+        ):  # a plugin's own type, or one that does not exist
             is_open = True
             continue
         defs |= {f"{model.__name__}.{name}": part for name, part in schema.get("$defs", {}).items()}

@@ -74,7 +74,11 @@ def _setup(registry: Registry, entry: AgentEntry, space: str, serial: bool) -> R
 
 
 def _setup_on(registry: Registry, environment: EnvEntry, entry: AgentEntry, serial: bool) -> RunSetup:
-    """A run of the agent with its defaults, two workers and two environments each, where it takes as many."""
+    """A run of the agent with its defaults, two workers and two environments each, where it takes as many.
+
+    Raises:
+        ConfigError: the agent refuses such a run (`AgentConfig.check_run`).
+    """
     overrides = [f"run.steps={LEARN_STEPS}"]  # schedules end with a budget
     if not entry.one_process:
         overrides += ["run.workers=2", "run.worker_restarts=0"]
@@ -89,6 +93,7 @@ def _setup_on(registry: Registry, environment: EnvEntry, entry: AgentEntry, seri
         optimizer = registry.optimizer(config.optimizer.name)
     else:
         optimizer = None
+    config.agent.check_run(config, environment)
     return RunSetup(registry, environment, entry, network, optimizer, config, serial)
 
 

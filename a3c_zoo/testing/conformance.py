@@ -114,6 +114,11 @@ def check_entry(
     if not (isinstance(model, type) and issubclass(model, base)):
         message = f"config '{path}' must be a subclass of a3c_zoo.config.{base.__name__}"
         findings.stop("configuration", message, f"derive it from {base.__name__}")
+    try:
+        model.model_rebuild()  # which pydantic else does when the model is first used
+    except Exception as error:
+        message = f"config '{path}' cannot be used: {type_and_message(error)}"
+        findings.stop("configuration", message, "correct the types of its keys", error)
     for key, field_info in model.model_fields.items():
         if key in base.model_fields:
             continue
