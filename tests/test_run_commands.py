@@ -11,7 +11,7 @@ import a3c_zoo_trained
 import pytest
 
 from a3c_zoo.sharing.card import card_text
-from a3c_zoo.store.command_lines import command_of, shell_line, without_folders, without_home
+from a3c_zoo.store.command_lines import absolute_paths, command_of, shell_line, without_folders, without_home
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts, for_others
 
@@ -72,15 +72,31 @@ def test_the_home_folder_is_no_part_of_another_path(text: str, told: str, monkey
         ("env.kwargs.file=/data/bob/prices.csv", "env.kwargs.file=prices.csv"),
         ("env.kwargs={file: /data/bob/prices.csv, size: 3}", "env.kwargs={file: prices.csv, size: 3}"),
         ("env.kwargs.files=['/data/a b.csv', \"/data/c.csv\"]", "env.kwargs.files=['a b.csv', \"c.csv\"]"),
+        ("env.kwargs={file: '/data/bob smith/x.csv'}", "env.kwargs={file: 'x.csv'}"),
+        (r'env.kwargs={file: "C:\Users\bob smith\x.csv"}', 'env.kwargs={file: "x.csv"}'),
         ("/data/bob/mysim.py:Tank", "mysim.py:Tank"),
+        ("python:/data/bob/mysim.py:Tank", "python:mysim.py:Tank"),
         (r"C:\Users\bob\x.yml", "x.yml"),
         (r"--hyperparams=\\server\bob\x.yml", "--hyperparams=x.yml"),
         ("C:/Users/bob/x.yml", "x.yml"),
+        ("--runs-dir=//server/bob/runs", "--runs-dir=runs"),
+        (r"\\server\runs", "runs"),
         ("url=file:///data/bob/x.csv", "url=file://x.csv"),
         ("/", "/"),
+        ("1 / 2", "1 / 2"),
         ("--runs-dir=/data/bob/", "--runs-dir=bob"),
         *((same, same) for same in ("", "runs/x", "./x.py", "../x", "ALE/Pong-v5", "gym:phys2d/CartPole-v1")),
-        *((same, same) for same in ("https://host/x/y", "url=https://host:80/x", "a=1/2", "~al/x", "1,000 steps done")),
+        *(
+            (same, same)
+            for same in (
+                "https://host/x/y",
+                "url=https://host:80/x",
+                "s3://bucket/x",
+                "a=1/2",
+                "~al/x",
+                "1,000 steps done",
+            )
+        ),
     ],
 )
 def test_folders_of_absolute_paths_are_left_out(text: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +105,15 @@ def test_folders_of_absolute_paths_are_left_out(text: str, told: str, monkeypatc
     assert for_others({"command": ["/usr/bin/a3c-zoo", text]})["command"] == ["a3c-zoo", told]
 
 
+def test_absolute_paths_of_a_configuration() -> None:
+    text = (
+        "env:\n  a: /data/bob/x.csv\n  b: '/data/bob smith/y.csv'\n  c: /\n  d: https://host/z\n  e: /data/bob/x.csv\n"
+    )
+    assert absolute_paths(text) == ["/data/bob/x.csv", "/data/bob smith/y.csv"]
+
+
 def test_a_shell_expands_the_home_folder() -> None:
-    words = ["a3c-zoo", "--runs-dir", "~/my runs", "~", "~/", "", "~al/x", "a b"]
-    assert shell_line(words) == "a3c-zoo --runs-dir ~/'my runs' ~ ~/ '' '~al/x' 'a b'"
+    words = ["a3c-zoo", "--runs-dir", "~/my runs", "~", "~/", "", "~al/x", "a b", "a=~/x"]
+    assert shell_line(words) == "a3c-zoo --runs-dir ~/'my runs' ~ ~/ '' '~al/x' 'a b' 'a=~/x'"
     assert shlex.split(shell_line(words)) == words
+    assert shell_line(["a3c-zoo", "--runs-dir=~/x", "--a=b"]) == "a3c-zoo --runs-dir ~/x --a=b"

@@ -152,11 +152,8 @@ def _merged(models: Sequence[type[Section] | None], defs: Schema) -> Schema:
             continue
         try:
             schema = model.model_json_schema(ref_template=f"#/$defs/{model.__name__}.{{model}}")
-        except (
-            PydanticUserError,
-            PydanticUndefinedAnnotation,
-        ):  # a plugin's own type, or one that does not exist
-            is_open = True
+        except (PydanticUserError, PydanticUndefinedAnnotation):
+            is_open = True  # a plugin has a type of its own, or one that does not exist
             continue
         defs |= {f"{model.__name__}.{name}": part for name, part in schema.get("$defs", {}).items()}
         for key, value in schema.get("properties", {}).items():

@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any, Final
 
-#: The beginning of an absolute path, of POSIX or of Windows.
-_ROOT: Final = r"(?:/(?!/)|[A-Za-z]:[\\/](?!/)|\\\\)"
-WHOLE_PATH: Final = re.compile(_ROOT + r"[^'\",;{}\[\]]*$")
-#: An absolute path within a text; one of an address, which begins with `https://HOST`, is none.
-ABSOLUTE_PATH: Final = re.compile(rf"(?:(?<=file://)|(?<![\w.~/\\-])){_ROOT}[^\s'\",;{{}}\[\]]*")
+#: The beginning of an absolute path, of POSIX or of Windows. `//` behind a colon is one of an address.
+_ROOT: Final = r"(?:/(?!/)|(?<!:)//|[A-Za-z]:[\\/](?!/)|\\\\)"
+WHOLE_PATH: Final = re.compile(_ROOT + r"[^'\",;{}\[\]]+$")
+#: An absolute path within a text. Within quotes it may have blanks.
+ABSOLUTE_PATH: Final = re.compile(
+    rf"(?<='){_ROOT}[^']+(?=')|(?<=\"){_ROOT}[^\"]+(?=\")"
+    rf"|(?:(?<=file://)|(?<![\w.~/\\-])){_ROOT}[^\s'\",;{{}}\[\]]+"
+)
 
 
 def command_of(meta: Mapping[str, Any]) -> list[str]:
@@ -36,15 +39,21 @@ def without_home(text: str) -> str:
 def without_folders(text: str) -> str:
     """A text with `~` for the path of the home folder, and with the last name alone of every other absolute path.
 
-    So others see no names of users, projects and disks. A path of which a whole word consists, or what follows its
-    first `=`, may have blanks. What follows `~/` stays, and so do relative paths and addresses such as `https://…`.
+    So others see no names of users, projects and disks. A path may have blanks if it is within quotes, or is the whole
+    text, or all that follows the first `=`. What follows `~/` stays, and so do relative paths and addresses such as
+    `https://…`.
     """
     text = without_home(text)
     option, equals, value = text.partition("=")
     for head, path in (("", text), (option + equals, value)):
         if WHOLE_PATH.match(path):
-            return head + (PureWindowsPath(path).name or path)
-    return ABSOLUTE_PATH.sub(lambda found: PureWindowsPath(found[0]).name or found[0], text)
+            return head + _last_name(path)
+    return ABSOLUTE_PATH.sub(lambda found: _last_name(found[0]), text)
+
+
+def _last_name(path: str) -> str:
+    """The last name of a path of any system, also where it is that of a drive or a share."""
+    return re.split(r"[\\/]", path.rstrip("\\/"))[-1]
 
 
 def absolute_paths(text: str) -> list[str]:
@@ -53,8 +62,17 @@ def absolute_paths(text: str) -> list[str]:
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """A command as a line for a shell, which expands `~/` only without quotes."""
-    parts = (word.partition("/") if word[:2] in ("~", "~/") else ("", "", word) for word in words)
+    """A command as a line for a shell, which expands `~/` only without quotes, and only where a word begins."""
+    apart = (part for word in words for part in _option_and_home(word))
+    parts = (word.partition("/") if word[:2] in ("~", "~/") else ("", "", word) for word in apart)
     return " ".join(
         head + slash + (shlex.quote(rest) if rest or not head else "") for head, slash, rest in parts
     )
+
+
+def _option_and_home(word: str) -> list[str]:
+    """`--option=~/x` as the two words `--option` and `~/x`; any other word as it is."""
+    option, _, value = word.partition("=")
+    if option.startswith("--") and value[:2] in ("~", "~/"):
+        return [option, value]
+    return [word]
