@@ -18,14 +18,14 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median
 
 import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import load_results
 
+from a3c_zoo.figures.statistics import Statistic, interquartile_mean, mean, median, optimality_gap
 from a3c_zoo_envs.atari_scores import RANDOM_AND_HUMAN
 
 #: Game → its name in Gymnasium: those of which RL Zoo has published runs.
@@ -88,26 +88,18 @@ def normalised(game: str, score: float) -> float:
     return (score - random) / (human - random)
 
 
-def interquartile_mean(values: Sequence[float]) -> float:
-    """The mean of the middle half; a value that is partly within counts for that part."""
-    ordered = np.sort(np.asarray(values, float))
-    ends = np.arange(1, len(ordered) + 1) / len(ordered)
-    weights = np.clip(ends, 0.25, 0.75) - np.clip(ends - 1 / len(ordered), 0.25, 0.75)
-    return float((ordered * weights).sum() / weights.sum())
-
-
-def optimality_gap(values: Sequence[float]) -> float:
-    """The mean of what is missing to 1; what is above 1 does not count."""
-    return fmean(max(0.0, 1.0 - value) for value in values)
-
-
 #: What sums up the normalised scores of all games.
-SUMMARIES: Mapping[str, Callable[[Sequence[float]], float]] = {
+SUMMARIES: Mapping[str, Statistic] = {
     "median": median,
-    "mean": fmean,
+    "mean": mean,
     "interquartile mean": interquartile_mean,
     "optimality gap": optimality_gap,
 }
+
+
+def summarised(name: str, values: Sequence[float]) -> float:
+    """One number for the normalised scores of all games, of one run each: what `SUMMARIES` has under this name."""
+    return float(SUMMARIES[name](np.asarray([values], float)))
 
 
 def table(columns: Columns) -> Iterable[str]:
@@ -118,11 +110,11 @@ def table(columns: Columns) -> Iterable[str]:
         scores = [column.get(game) for column in columns.values()]
         cells = ["–" if score is None else f"{score:,.1f} ({normalised(game, score):.3f})" for score in scores]
         yield f"| {game} | {' | '.join(cells)} |"
-    for name, summary in SUMMARIES.items():
+    for name in SUMMARIES:
         cells = []
         for column in columns.values():
             known = [normalised(game, score) for game, score in column.items() if score is not None]
-            cells.append(f"{summary(known):.3f} ({len(known)} games)" if known else "–")
+            cells.append(f"{summarised(name, known):.3f} ({len(known)} games)" if known else "–")
         yield f"| {name}, normalised | {' | '.join(cells)} |"
 
 

@@ -32,7 +32,7 @@ from a3c_zoo.words import return_text
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from benchmarks.atari_games import SUMMARIES  # noqa: E402
+from benchmarks.atari_games import SUMMARIES, summarised  # noqa: E402
 
 FIGURES = ROOT / "docs" / "figures"
 REPORTS = ROOT / "docs" / "reports"
@@ -342,12 +342,12 @@ def ten_games() -> Lines:
     for game in dict.fromkeys(row["game"] for row in measured):
         scores = [found.get((game, method, steps)) for method, steps in shown]
         rows.append([game, *("–" if row is None else f"{float(row['score']):,.1f}" for row in scores)])
-    for name, summary in SUMMARIES.items():
+    for name in SUMMARIES:
         cells = []
         for method, steps in shown:
             known = [row for (_, *column), row in found.items() if column == [method, steps]]
             normalised = [float(row["normalised"]) for row in known]
-            cells.append(f"{summary(normalised):.3f}" if normalised else "–")
+            cells.append(f"{summarised(name, normalised):.3f}" if normalised else "–")
         rows.append([f"{name}, normalised", *cells])
     return table(("game", *(f"{method}, {steps / 1e6:g} M" for method, steps in shown)), rows)
 
@@ -365,12 +365,12 @@ def zoo_times() -> Lines:
     rows = []
     for env in dict.fromkeys(row["env"] for row in timed):
         runs = [row for row in timed if row["env"] == env]
-        ours_s, _, ours = _seconds_to_level(runs, OURS)
+        ours_s, ours_reached, ours = _seconds_to_level(runs, OURS)
         cells = [f"`{env}`", f"{float(runs[0]['level']):g}", ours]
         for agent in baselines:
-            median_s, is_reached, seconds = _seconds_to_level(runs, agent)
-            more = "" if is_reached else "> "
-            cells += [seconds, f"{more}{median_s / ours_s:.1f} ×"]
+            median_s, reached, seconds = _seconds_to_level(runs, agent)
+            more = "" if reached else "> "
+            cells += [seconds, f"{more}{median_s / ours_s:.1f} ×" if ours_reached else "–"]
         rows.append(cells)
     heads = [head for agent in baselines for head in (f"`{agent}`", f"`{agent}` / `{OURS}`")]
     return table(("environment", "level", f"`{OURS}`, set of the kind", *heads), rows)

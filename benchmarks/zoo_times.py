@@ -4,8 +4,9 @@
 
 One run after the other, with nothing beside them: first ours with each seed, then the baselines, row by row. Each takes
 the cores that it can use: a baseline measures which number of torch's threads and which vector environment are fastest.
-A run ends when the mean of its last 100 training episodes is at the level. A baseline ends without it after
-`PATIENCE` times the seconds of our slowest run of the row, or after the steps of the row.
+A run ends when the mean of its last 100 training episodes is at the level, and that of 100 episodes on fresh seeds as
+well, whose seconds do not count. A baseline ends without it after `PATIENCE` times the seconds of our slowest run of
+the row, or after the steps of the row.
 
 Each run is added to docs/figures/zoo-times.csv when it has ended; `python benchmarks/doc_tables.py` makes the table of
 docs/benchmarks-rl-zoo.md from it. Runs in the file are left out, so the same command goes on after Ctrl-C. An
@@ -50,7 +51,7 @@ class Timed:
     """A timed run: a line of the file.
 
     Attributes:
-        level: the mean return of 100 training episodes at which it ends. reached: whether it did.
+        level: the mean return of 100 episodes at which it ends. reached: whether it did.
         steps, training_s: until then. started, cpu, cores: when and where.
     """
 

@@ -76,7 +76,8 @@ def no_module_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
 def plain_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of this process have empty pictures and no films, which take most of the time of a report.
 
-    For tests of what a report says. Pictures and films have tests of their own (`test_pictures`, `test_report_films`).
+    For tests of what a report says. Others are of pictures and films: `test_pictures` of tests/test_compare.py, and
+    tests/test_report_films.py.
     """
     monkeypatch.setattr("a3c_zoo.report.drawing._lay_out_once", lambda figure: None)
     monkeypatch.setattr("a3c_zoo.report.drawing._written", lambda figure, format, **options: b"<svg></svg>\n")

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from benchmarks.atari_games import (
-    interquartile_mean,
     lines_of,
     normalised,
     of_published,
     of_run,
-    optimality_gap,
     runs_of,
     score_at,
+    summarised,
     table,
 )
 
@@ -68,11 +67,12 @@ def test_the_table_has_a_row_for_each_game_and_the_median_of_those_that_are_know
 
 
 def test_what_sums_up_by_hand() -> None:
-    """Of ten values the middle half are the fourth to the seventh, and half of the third and of the eighth."""
+    """As a comparison sums up runs: of ten values the interquartile mean leaves out the two best and the two worst."""
     values = [9.0, 1.0, 2.0, 4.0, 3.0, 5.0, 6.0, 7.0, 8.0, 30.0]
-    assert interquartile_mean(values) == pytest.approx((3 / 2 + 4 + 5 + 6 + 7 + 8 / 2) / 5)
-    assert interquartile_mean([1.0, 2.0, 3.0, 10.0]) == pytest.approx(2.5)
-    assert optimality_gap([0.25, 3.0, 1.0, -0.5]) == pytest.approx((0.75 + 1.5) / 4)
+    assert summarised("interquartile mean", values) == pytest.approx((3 + 4 + 5 + 6 + 7 + 8) / 6)
+    assert summarised("median", values) == pytest.approx(5.5)
+    assert summarised("mean", values) == pytest.approx(7.5)
+    assert summarised("optimality gap", [0.25, 3.0, 1.0, -0.5]) == pytest.approx((0.75 + 1.5) / 4)
 
 
 def test_lines_of_figures_are_of_known_scores() -> None:

@@ -59,7 +59,7 @@ def test_a_run_of_a_newer_version_needs_that_version(capsys: Captured) -> None:
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("old ")]
     assert line.split()[-2:] == ["newer", "-"]
-    assert lines[-1] == f"newer: a newer a3c-zoo made the run, and reads it: {upgrade()}"
+    assert lines[-1] == f"newer: only a newer a3c-zoo can read the run. To get it: {upgrade()}"
     assert command_line("list", "runs", "--status", "newer", "--json") == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["name"], row["status"], row["env"]) == ("old", "newer", "?")

@@ -220,7 +220,7 @@ class RolloutWorker(Member):
         self.updates_at_pull = self.counters.updates
 
     def pull_again(self) -> None:
-        """Copies what updates have changed, and no statistics: those of the updates of a rollout stay as they were."""
+        """Copies what updates have changed, and no observation statistics: later updates of a rollout see the same."""
         if not self.agent.acts_live:
             self.model.flat.pull(self.context.parameters)
         self.model.buffers.pull(self.context.buffers)

@@ -268,7 +268,7 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     elif what == "runs":
         _print_runs([_run_cells(row, time.time()) for row in rows])
         if any(row["status"] == "newer" for row in rows):
-            click.echo(f"newer: a newer a3c-zoo made the run, and reads it: {upgrade()}")
+            click.echo(f"newer: only a newer a3c-zoo can read the run. To get it: {upgrade()}")
     else:
         _print_table(what, rows)
 
