@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -195,7 +195,7 @@ def make_drawn_house(**kwargs: Any) -> Any:
 gymnasium.register("House-v0", f"{__name__}:House")
 gymnasium.register("DrawnHouse-v0", f"{__name__}:DrawnHouse")
 gymnasium.register("ShyHouse-v0", f"{__name__}:ShyHouse")
-gymnasium.register("ShyHouseByClass-v0", ShyHouse)
+gymnasium.register("ShyHouseByClass-v0", cast(Any, ShyHouse))
 gymnasium.register("WindowHouse-v0", f"{__name__}:WindowHouse")
 gymnasium.register("UncheckedHouse-v0", make_drawn_house, disable_env_checker=True)
 
