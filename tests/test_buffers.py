@@ -299,9 +299,14 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     get_registry.cache_clear()
 
 
+#: Eight updates of each rollout. All but two pull no observation statistics.
+PASSES = {"agent.n_steps": 20, "agent.clip_ratio": 0.2, "agent.epochs": 2, "agent.update_samples": 20}
+
+
 def train(runs: Path, network: str, steps: int, agent: str = "a3c", **options: Any) -> Path:
     # A schedule that ends with the budget would be another one after half of it.
     overrides = {"network.name": network, "env.num_envs": 4, "optimizer.schedule": "constant"}
+    overrides |= options.pop("overrides", {})
     return a3c_zoo.train(
         "cartpole", agent=agent, steps=steps, overrides=overrides, seed=1, runs_dir=runs, **options
     ).run
@@ -327,16 +332,19 @@ def test_a_run_keeps_its_statistics(agent: str, runs: Path) -> None:
     assert buffers(resumed)["body.0.num_batches_tracked"] > kept["body.0.num_batches_tracked"]
 
 
-@pytest.mark.parametrize("agent", ["a3c", "a3c-data"])
-def test_a_resumed_run_equals_one_without_a_break(agent: str, runs: Path) -> None:
+@pytest.mark.parametrize(("agent", "overrides"), [("a3c", {}), ("a3c", PASSES), ("a3c-data", {})])
+def test_a_resumed_run_equals_one_without_a_break(agent: str, overrides: dict[str, Any], runs: Path) -> None:
     """Statistics come from the checkpoint, and Dropout draws the same again."""
-    whole = train(runs, "normed", 1600, agent, serial=True)
-    resumed = a3c_zoo.train(resume=train(runs, "normed", 800, agent, serial=True), steps=1600).run
+    whole = train(runs, "normed", 1600, agent, serial=True, overrides=overrides)
+    half = train(runs, "normed", 800, agent, serial=True, overrides=overrides)
+    resumed = a3c_zoo.train(resume=half, steps=1600).run
     assert_same_training(checkpoint(resumed), checkpoint(whole))
 
 
-@pytest.mark.parametrize("agent", ["a3c", "a3c-data", "a3c-grad"])
-def test_each_pass_drops_other_units(agent: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("agent", "overrides"), [("a3c", {}), ("a3c", PASSES), ("a3c-data", {}), ("a3c-grad", {})])
+def test_each_pass_drops_other_units(
+    agent: str, overrides: dict[str, Any], runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They depend on the run's seed, and not on the caller's generator."""
     drawn: list[tuple[float, ...]] = []
 
@@ -348,7 +356,7 @@ def test_each_pass_drops_other_units(agent: str, runs: Path, monkeypatch: pytest
     monkeypatch.setattr(nn.Dropout, "forward", forward)
     for seed in (1, 2):
         torch.manual_seed(seed)
-        train(runs, "normed", 640, agent, serial=True)
+        train(runs, "normed", 640, agent, serial=True, overrides=overrides)
     half = len(drawn) // 2
     assert drawn[:half] == drawn[half:]
     assert len(set(drawn)) == half >= 5
