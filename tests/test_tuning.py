@@ -994,9 +994,7 @@ def test_python_says_what_comes_too_late_for_a_study_that_has_ended(folder: Path
     study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
     ended = {"trials": 4, "wanted": 4, "timeout": 900.0, "final_seeds": 6, "file": "best.yml"}
     study.keep(RESULT, ended)
-    again = partial(
-        a3c_zoo.tune, "cartpole", steps=STEPS, hyperparams="s.yml", seeds=1, episodes=1, trials=4, engine="inline"
-    )
+    again = partial(a3c_zoo.tune, "cartpole", steps=STEPS, hyperparams="s.yml", seeds=1, episodes=1, trials=4)
     assert again() == again(final_seeds=6, out="best.yml") == ended
     with pytest.raises(ZooError) as too_late:
         again(final_seeds=2, timeout_s=3600, out="new.yml")
