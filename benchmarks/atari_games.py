@@ -43,7 +43,7 @@ GAMES = {
 }
 FRAME_SKIP = 4
 LAST = 100
-STEPS = (1_000_000, 2_500_000, 5_000_000, 10_000_000)
+STEPS = (1_000_000, 2_500_000, 4_000_000, 5_000_000, 10_000_000)
 
 #: Name of a method → game → score; None for a run that is shorter.
 Columns = Mapping[str, Mapping[str, float | None]]

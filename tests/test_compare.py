@@ -437,9 +437,9 @@ def test_ctrl_c_names_the_command_that_goes_on(
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of four runs would take twenty seconds."""
-    methods = ("a3c", "random -o env.step_s=0.1")
+    methods = ("a3c", "random -o env.step_s=0.02")
     words = [word for method in methods for word in ("--method", method)]
-    words += ["--seeds", "1,2", "--steps", "400", "--episodes", "1", "--yes"]
+    words += ["--seeds", "1,2", "--steps", "2000", "--episodes", "1", "--yes"]
     path = toy_path(tmp_path / "toy")
     with Running("compare", "toy", *words, folder=tmp_path, path=path) as running:
         first = running.wait_until(lambda: list(tmp_path.glob("runs/toy-a3c-s1-*/timing.json")))[0].parent
@@ -454,7 +454,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
     assert snapshot(first) == kept
     monkeypatch.chdir(tmp_path)
     with toy_installed(tmp_path / "again"):
-        again = plan(envs=["toy"], methods=methods, baselines=[], seeds=[1, 2], steps=400)
+        again = plan(envs=["toy"], methods=methods, baselines=[], seeds=[1, 2], steps=2000)
     assert [(run.seed, run.method) for run in again.missing] == [(1, methods[1]), (2, methods[0]), (2, methods[1])]
     assert again.runs[0].done == first.relative_to(tmp_path)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
@@ -69,18 +70,21 @@ def test_a_terminal_of_80_columns(tmp_path: Path) -> None:
     path = plugin_distribution(tmp_path / "watcher", "zoo-watcher", WATCHER, entry_point="watcher")
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
-    before, shown, first_s = of_children_s(), b"", 0.0
+    before, shown, first_s, shown_s = of_children_s(), b"", 0.0, 0.0
+    began_s = time.monotonic()
     command = [sys.executable, "-m", "a3c_zoo", "doctor"]
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=tmp_path, env=environ(path)) as process:
         os.close(slave)
         try:
             while part := os.read(master, 65536):
                 first_s = first_s or sum(psutil.Process(process.pid).cpu_times()[:2])
+                shown_s = shown_s or time.monotonic() - began_s
                 shown += part
         except OSError:  # the other end is closed
             os.close(master)
     assert process.returncode == 0, shown.decode()
     assert first_s < (of_children_s() - before) / 4  # CPU time, which other load hardly changes: 0.15 of 4 s
+    assert shown_s < (time.monotonic() - began_s) / 2  # it does not wait, either
     lines = shown.decode().replace("\x1b[0m", "").splitlines()
     lines = [line.partition("m")[2] if line.startswith("\x1b[") else line for line in lines]
     assert max(map(len, lines)) <= 80
