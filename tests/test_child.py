@@ -18,7 +18,7 @@ from a3c_zoo.processes import start
 from a3c_zoo.processes.child import ChildProcess
 from a3c_zoo.processes.start import start_process, warm_up
 from tests.toys_child import Late, leave_a_trace, tell_blocked, tell_imported, wait_for_ever
-from tests.waits import LIMIT_S
+from tests.waits import LIMIT_S, wait_until
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
@@ -45,6 +45,7 @@ def test_ctrl_c_while_the_fork_server_starts_is_not_lost(monkeypatch: pytest.Mon
     before = signal.signal(signal.SIGINT, lambda number, frame: got.append(number))
     try:
         warm_up("forkserver")
+        wait_until(lambda: got)  # a thread that another test has left may have got it, and be slow
     finally:
         signal.signal(signal.SIGINT, before)
     assert is_blocked == [True]
