@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any, Final
 
+import yaml
+
 #: The beginning of an absolute path, of POSIX or of Windows. `//` behind a colon is one of an address.
 _ROOT: Final = r"(?:/(?!/)|(?<!:)//|[A-Za-z]:[\\/](?!/)|\\\\)"
 WHOLE_PATH: Final = re.compile(_ROOT + r"[^'\",;{}\[\]]+$")
@@ -40,15 +42,29 @@ def without_folders(text: str) -> str:
     """A text with `~` for the path of the home folder, and with the last name alone of every other absolute path.
 
     So others see no names of users, projects and disks. A path may have blanks if it is within quotes, or is the whole
-    text, or all that follows the first `=`. What follows `~/` stays, and so do relative paths and addresses such as
-    `https://…`.
+    text, or all that follows the first `=`, or a value of a YAML list or mapping there. What follows `~/` stays, and so
+    do relative paths and addresses such as `https://…`.
     """
     text = without_home(text)
     option, equals, value = text.partition("=")
     for head, path in (("", text), (option + equals, value)):
         if WHOLE_PATH.match(path):
             return head + _last_name(path)
+    if value.startswith(("{", "[")):
+        text = option + equals + _without_plain_paths(value)
     return ABSOLUTE_PATH.sub(lambda found: _last_name(found[0]), text)
+
+
+def _without_plain_paths(flow: str) -> str:
+    """A YAML list or mapping with the last name alone of each value that is an absolute path without quotes."""
+    try:
+        tokens = list(yaml.scan(flow, yaml.SafeLoader))
+    except yaml.YAMLError:
+        return flow  # a text that only looks like one
+    for token in reversed(tokens):
+        if isinstance(token, yaml.ScalarToken) and token.plain and WHOLE_PATH.match(token.value):
+            flow = flow[: token.start_mark.index] + _last_name(token.value) + flow[token.end_mark.index :]
+    return flow
 
 
 def _last_name(path: str) -> str:
