@@ -43,7 +43,7 @@ SEEDS = (1, 2, 3)
 #: Reasons of an end at the level.
 AT_LEVEL = ("solved", "stop-return")
 #: Twice as soon is to be shown; a baseline that needs longer than this many times our seconds is not waited for.
-PATIENCE = 4
+PATIENCE = 3
 
 
 @dataclass(frozen=True)
