@@ -61,7 +61,7 @@ TRAININGS = {
     "half-cheetah-a3c": of_table("gym:HalfCheetah-v5", 2, 1_000_000, "a3c-continuous"),
     "walker2d-a3c": of_table("gym:Walker2d-v5", 3, 1_000_000, "a3c-continuous"),
     "ant-a3c": of_table("gym:Ant-v5", 2, 1_000_000, "a3c-continuous"),
-    "swimmer-a3c": of_table("gym:Swimmer-v5", 2, 1_000_000, "a3c-continuous"),
+    "swimmer-a3c": of_table("gym:Swimmer-v5", 2, 1_000_000, "a3c"),
     "door-key-a3c": of_table("minigrid:DoorKey-5x5", 1, 100_000),
     "key-corridor-a3c": of_table("minigrid:KeyCorridorS3R1", 3, 500_000),
     "unlock-a3c": of_table("minigrid:Unlock", 2, 100_000),
