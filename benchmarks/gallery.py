@@ -77,7 +77,7 @@ class Look:
 
 
 #: If the camera moves, each picture is new.
-STILL, MOVING = Look(300, 12.5, 64, 14), Look(180, 8, 36, 6)
+STILL, MOVING = Look(300, 12.5, 64, 14), Look(180, 8, 36, 5)
 
 
 @dataclass(frozen=True)
