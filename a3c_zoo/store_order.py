@@ -6,6 +6,7 @@ reader loads the number and then the data. Both orders must hold in the other pr
     where                               data                               number
     processes/ring.py                   a slot                             slots filled, slots emptied
     processes/worker_process.py         the limits of a turn               number of the turn
+    processes/team.py                   gradients, sums, moments           arrivals of a member
     learning/running_statistics.py      one half of a row                  how often the row was written
 
 x86-64 shows stores and loads to other processors in program order, except that a load may come before an earlier store

@@ -455,6 +455,7 @@ def test_predict_takes_masks(tmp_path: Path) -> None:
         (MASKS[:3], r"got bool \[3, 6\]"),
         (MASKS[:4].astype(float), "got float64"),
         (np.zeros((4, ACTIONS), bool), "forbid every action"),
+        ([[True], [True, False]], "do not fit the action space"),
     ):
         with pytest.raises(ObservationError, match=message):
             agent.predict(observations, action_masks=wrong)

@@ -512,6 +512,13 @@ def test_integer_rewards_and_flags_are_numbers_too() -> None:
     assert episodes(collector(Integers(1), 2).collect(TinyNetwork())) == [(3, 2, 1)]
 
 
+def test_returns_are_of_the_rewards_as_the_environment_gave_them() -> None:
+    """Not of what float32 makes of them, from which the loss learns: 0.1 + 0.7, and 2²⁴ + 1."""
+    script: Script = (((0.1, 0.7), "terminated"), ((2.0**24 + 1,), "terminated"))
+    finished = collector(ToyVectorEnv(1, (script,), mode="SameStep"), 3).collect(TinyNetwork())
+    assert episodes(finished) == [(0.1 + 0.7, 2, 1), (pytest.approx(2**24 + 1, abs=1e-6), 1, 2)]
+
+
 @pytest.mark.parametrize("flag", ["terminated", "truncated"])
 def test_flags_of_floating_point_are_refused(flag: str) -> None:
     class Floats(ToyVectorEnv):

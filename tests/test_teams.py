@@ -188,7 +188,11 @@ def test_the_gradients_of_the_parts_add_up_to_that_of_the_whole() -> None:
 
 @contextmanager
 def running(
-    teams: int, members: int, slow: dict[int, float] | None = None, group_size: int | None = None
+    teams: int,
+    members: int,
+    slow: dict[int, float] | None = None,
+    group_size: int | None = None,
+    timeout_s: float = 300.0,
 ) -> Iterator[tuple[WorkerPool, Any]]:
     """A pool of members, and the parameters that they share. slow: seconds of a step, by rank."""
     workers = teams * members
@@ -197,7 +201,7 @@ def running(
     share(counters, parameters)
     step_s = [(slow or {}).get(rank, 0.0) for rank in range(workers)]
     plan = (memory_of(teams, members, group_size or members), counters, parameters, step_s)
-    pool = WorkerPool(Member, plan, Counters(counters), num_followers=workers - teams)
+    pool = WorkerPool(Member, plan, Counters(counters), timeout_s=timeout_s, num_followers=workers - teams)
     try:
         pool.start()
         yield pool, parameters
@@ -267,6 +271,15 @@ def test_a_rollout_that_a_member_leaves_is_lost_to_all(slow: dict[int, float]) -
             assert not parameters.any()
             assert {state["rollouts"] for state in states} == {0}
             assert max(state["cut"] for state in states) <= turn
+
+
+def test_a_follower_that_waits_for_its_leader_does_not_hang() -> None:
+    """The leader of team 0 stands still at once. Its follower waits for it while team 1 finishes a rollout of 5 s."""
+    with running(teams=2, members=2, slow={1: 1.0, 3: 1.0}, timeout_s=3.0) as (pool, _):
+        pool.resume()
+        pool.poll()
+        pool.park()
+        assert pool._counters.tensor[1, STEPS] == NUM_STEPS
 
 
 def test_a_member_that_dies_ends_the_crew() -> None:

@@ -17,6 +17,7 @@ from a3c_zoo.learning.mlp import Textbook
 from a3c_zoo.learning.objective import Objective, advantages_and_returns, differentiate, to_unit_length
 from a3c_zoo.learning.returns import monte_carlo_returns, n_step_returns
 from a3c_zoo.learning.rollout import Rollout
+from a3c_zoo.learning.samples import samples_of
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from tests.toys import TinyNetwork, ToyVectorEnv
 
@@ -185,11 +186,20 @@ def _gradient(made: Textbook, name: str) -> Tensor:
 # Rollouts that end with the episode. The toy's episodes pay (1, 2), (3), (4, 5, 6): see test_rollout.py.
 
 
-def collector(mode: str, num_steps: int) -> Collector:
+def collector(mode: str, num_steps: int, keeps_outputs: bool = False) -> Collector:
     env = ToyVectorEnv(1, mode=mode, ignored_reward=77)
     checked = CheckedEnvironment(env, "toy", observation_spec(env.single_observation_space))
     distribution, generator = action_distribution(env.single_action_space), torch.Generator().manual_seed(0)
-    return Collector(checked, distribution, num_steps, 0, generator, lambda: None, cut_at_end=True)
+    return Collector(
+        checked,
+        distribution,
+        num_steps,
+        0,
+        generator,
+        lambda: None,
+        cut_at_end=True,
+        keeps_outputs=keeps_outputs,
+    )
 
 
 def collected(collect: Collector, times: int) -> list[tuple[Any, Any, Any, int]]:
@@ -201,6 +211,20 @@ def collected(collect: Collector, times: int) -> list[tuple[Any, Any, Any, int]]
         observed = made.observations[:, 0, 0].tolist()
         rows.append((observed, made.rewards[:, 0].tolist(), made.valid[:, 0].tolist(), len(finished)))
     return rows
+
+
+def test_a_rollout_that_ends_with_its_episode_has_samples_to_shuffle() -> None:
+    """γ = ½: 2 and 1 + ½·2; 6, 5 + ½·6 and 4 + ½·8. The rollout between them ends with a truncation."""
+    collect = collector("SameStep", 6, keeps_outputs=True)
+    objective = Objective(gamma=0.5, gae_lambda=1.0, entropy_coefficient=0, value_coefficient=0)
+    network = TinyNetwork()
+    targets = []
+    for _ in range(3):
+        collect.collect(network)
+        targets.append(samples_of(collect.rollout, network, collect._distribution, objective).returns)
+    assert [len(target) for target in targets] == [2, 1, 3]
+    assert targets[0].tolist() == pytest.approx([2, 2])
+    assert targets[2].tolist() == pytest.approx([8, 8, 6])
 
 
 def test_noise_is_drawn_for_the_rows_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,7 +278,7 @@ class Collector:
         if num_rows != len(self.rollout.rewards):
             self.rollout = rollout.head(num_rows)
         self._checked.check_finite(self.rollout, self._rewards[:num_rows])
-        return self._accounts.add(self.rollout.rewards, self.rollout.valid, over[1 : num_rows + 1])
+        return self._accounts.add(self._rewards[:num_rows], self.rollout.valid, over[1 : num_rows + 1])
 
     def _restart(self, t: int, observation: Any, info: dict[str, Any]) -> NDArray[Any]:
         """Keeps the final observations of step t and starts the next episodes; returns what is acted on next."""

@@ -64,11 +64,12 @@ class EpisodeAccounts:
         self.returns = np.zeros(num_envs, np.float64)
         self.lengths = np.zeros(num_envs // num_agents, np.int64)
 
-    def add(self, rewards: Floats, valid: Bools, over: Bools) -> list[FinishedEpisode]:
+    def add(self, rewards: Floats | NDArray[np.float64], valid: Bools, over: Bools) -> list[FinishedEpisode]:
         """Adds T steps; returns the episodes that ended in them, by row and then by environment.
 
         Args:
-            rewards: `[T, N]`. over: which steps ended an episode of an environment, `[T, N]`.
+            rewards: as the environment gave them, `[T, N]`. over: which steps ended an episode of an environment, `[T,
+                N]`.
             valid: False for ignored steps, which belong to no episode: neither reward nor length counts, `[T,
                 N]`.
         """

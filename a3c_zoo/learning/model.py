@@ -404,14 +404,14 @@ def given_masks(distribution: ActionDistribution, action_masks: Any, count: int)
         return None
     if not size:
         raise ObservationError("action_masks are for Discrete and MultiDiscrete actions; the policy has none")
-    if isinstance(action_masks, tuple | Mapping):
-        try:
+    try:
+        if isinstance(action_masks, tuple | Mapping):
             action_masks = in_a_row(distribution, action_masks)
-        except (TypeError, ValueError, LookupError) as error:
-            raise ObservationError(
-                f"action_masks do not fit the action space: {type_and_message(error)}"
-            ) from error
-    masks = np.atleast_2d(np.asarray(action_masks))
+        masks = np.atleast_2d(np.asarray(action_masks))
+    except (TypeError, ValueError, LookupError) as error:
+        raise ObservationError(
+            f"action_masks do not fit the action space: {type_and_message(error)}"
+        ) from error
     if masks.shape != (count, size) or masks.dtype.kind not in "biu":
         raise ObservationError(
             f"action_masks must be of bool and shape [{count}, {size}]; got {masks.dtype} {list(masks.shape)}"

@@ -120,6 +120,8 @@ class Rollout:
     def head(self, length: int) -> Rollout:
         """The first `length` steps, as views."""
         arrays = {name: getattr(self, name)[: length + more] for name, more in self._more_rows.items()}
+        if self.logits is not None and self.values is not None:
+            arrays |= {"logits": self.logits[:length], "values": self.values[: length + 1]}
         return replace(self, **arrays)
 
     def arrays(self) -> list[NDArray[Any]]:
