@@ -175,6 +175,19 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
                 ("-float('inf')", "-inf"),
             )
         ),
+        *(
+            (
+                "zoo_envs",
+                f"[EnvEntry('maze', 'm:f', score_range={given})]",
+                f"zoo_envs() offers EnvEntry 'maze' with score_range={shown}, which must be two rising finite numbers",
+            )
+            for given, shown in (
+                ("('22', '500')", "('22', '500')"),
+                ("(0.0, float('nan'))", "(0.0, nan)"),
+                ("(500.0, 22.0)", "(500.0, 22.0)"),
+                ("(0, 1, 2)", "(0, 1, 2)"),
+            )
+        ),
         (
             "zoo_agents",
             "[AgentEntry('x', 'm:f', 'm:f', kind='teacher')]",
