@@ -187,6 +187,16 @@ def test_a_registered_environment_that_cannot_be_drawn_is_a_note(
     assert "give __init__ a parameter render_mode, and metadata 'render_modes'" in finding.text
 
 
+def test_an_environment_without_render_is_no_problem(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It trains all the same."""
+    monkeypatch.setattr("a3c_zoo.testing.environment_checks._measure", lambda setup, findings: None)
+    found = env_findings(registry, registry.env("python:tests.toys_checks:BlindHouse"), CheckOptions(steps=20))
+    assert told(found) == []
+    (finding,) = [finding for finding in found if finding.check == "render"]
+    assert finding.status == "ok"
+    assert "cannot be drawn: it has no render()" in finding.text
+
+
 def test_a_machine_without_a_screen_is_no_fault_of_the_environment(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
