@@ -159,6 +159,16 @@ def test_a_last_step_that_gymnasium_truncates_is_no_fault(kwargs: dict[str, Any]
     assert [each.check for each in findings.found] == ["flags"] * warnings
 
 
+@pytest.mark.parametrize("steps", [1, 6])
+def test_a_state_after_the_last_step_is_checked(steps: int) -> None:
+    """Of one step the state is taken after the first half, and of six after the end of the first episode."""
+    findings = Findings("environment")
+    entry = EnvEntry("toy", "tests.walks:make", kwargs={"kind": "StatefulWalk"})
+    with findings.during("contract", ""):
+        check_contract(Subject(entry, EnvConfig(), 1, findings), steps)
+    assert findings.found == []
+
+
 def test_an_array_that_is_used_again_is_a_warning_and_masks_are_told(registry: Registry) -> None:
     found = env_findings(registry, walk("OneBuffer"))
     assert told(found) == []
