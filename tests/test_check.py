@@ -159,6 +159,16 @@ def test_a_last_step_that_gymnasium_truncates_is_no_fault(kwargs: dict[str, Any]
     assert [each.check for each in findings.found] == ["flags"] * warnings
 
 
+@pytest.mark.parametrize("steps", [1, 6])
+def test_a_state_after_the_last_step_is_checked(steps: int) -> None:
+    """Of one step the state is taken after the first half, and of six after the end of the first episode."""
+    findings = Findings("environment")
+    entry = EnvEntry("toy", "tests.walks:make", kwargs={"kind": "StatefulWalk"})
+    with findings.during("contract", ""):
+        check_contract(Subject(entry, EnvConfig(), 1, findings), steps)
+    assert findings.found == []
+
+
 def test_an_array_that_is_used_again_is_a_warning_and_masks_are_told(registry: Registry) -> None:
     found = env_findings(registry, walk("OneBuffer"))
     assert told(found) == []
@@ -185,6 +195,16 @@ def test_a_registered_environment_that_cannot_be_drawn_is_a_note(
     assert finding.status == "ok"
     assert "cannot be drawn: it has no parameter render_mode" in finding.text
     assert "give __init__ a parameter render_mode, and metadata 'render_modes'" in finding.text
+
+
+def test_an_environment_without_render_is_no_problem(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It trains all the same."""
+    monkeypatch.setattr("a3c_zoo.testing.environment_checks._measure", lambda setup, findings: None)
+    found = env_findings(registry, registry.env("python:tests.toys_checks:BlindHouse"), CheckOptions(steps=20))
+    assert told(found) == []
+    (finding,) = [finding for finding in found if finding.check == "render"]
+    assert finding.status == "ok"
+    assert "cannot be drawn: it has no render()" in finding.text
 
 
 def test_a_machine_without_a_screen_is_no_fault_of_the_environment(

@@ -138,3 +138,8 @@ def test_percents() -> None:
         "100 %",
         "100 %",
     ]
+
+
+def test_a_p_above_the_limit_does_not_look_like_it() -> None:
+    """Else a sentence reads: not shown (p = 5 %; the limit is 5 %)."""
+    assert [percent(p) for p in (0.0499, 0.0504, 0.05004, 0.051)] == ["5 %", "5.04 %", "5.004 %", "5.1 %"]

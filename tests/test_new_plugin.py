@@ -84,6 +84,13 @@ def test_each_kind_installs_and_passes_its_own_tests(kind: str, tmp_path: Path) 
     assert re.search(r"^\d+ passed", tested, re.M)
 
 
+def test_an_environment_with_long_episodes_passes_its_tests(tmp_path: Path) -> None:
+    """Random actions end its episodes after 999 steps, and `check_env` takes 500."""
+    new_plugin("tried", "--wrap", "gym:MountainCarContinuous-v0", "--dir", tmp_path)
+    tests = ("-q", "-p", "no:cacheprovider", "tests/test_environment.py")
+    assert "1 passed" in call(sys.executable, "-m", "pytest", *tests, cwd=tmp_path, path=tmp_path)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_written_is_tidy(kind: str, tmp_path: Path) -> None:
     printed = new_plugin("tried", *option_of(kind), "--dir", tmp_path)

@@ -86,6 +86,8 @@ def test_a_plugin_is_described(install: Install) -> None:
         ("def broken(:", "its import failed: SyntaxError: invalid syntax (faulty_dist.py, line 1)"),
         ("raise SystemExit(3)", "its import ends the process: SystemExit: 3 (in faulty_dist.py, line 1)"),
         ("import os; os._exit(3)", "its import ends the process: SystemExit: 3"),
+        # As a module in Rust does that panics:
+        ("raise type('PanicException', (BaseException,), {})('boom')", "its import failed: PanicException: boom (in"),
     ],
 )
 def test_a_failing_import(source: str, fault: str, install: Install) -> None:
@@ -118,6 +120,7 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
     [
         ("zoo_envs", "[1 / 0]", "zoo_envs() failed: ZeroDivisionError: division by zero (in faulty_dist.py, line 4)"),
         ("zoo_envs", "exit(1)", "zoo_envs() failed: SystemExit: 1"),
+        ("zoo_envs", "(0 for _ in ()).throw(BaseException('boom'))", "zoo_envs() failed: BaseException: boom"),
         (
             "zoo_envs",
             "EnvEntry('maze', 'm:f')",
@@ -173,6 +176,19 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
                 ("True", "True"),
                 ("float('nan')", "nan"),
                 ("-float('inf')", "-inf"),
+            )
+        ),
+        *(
+            (
+                "zoo_envs",
+                f"[EnvEntry('maze', 'm:f', score_range={given})]",
+                f"zoo_envs() offers EnvEntry 'maze' with score_range={shown}, which must be two rising finite numbers",
+            )
+            for given, shown in (
+                ("('22', '500')", "('22', '500')"),
+                ("(0.0, float('nan'))", "(0.0, nan)"),
+                ("(500.0, 22.0)", "(500.0, 22.0)"),
+                ("(0, 1, 2)", "(0, 1, 2)"),
             )
         ),
         (

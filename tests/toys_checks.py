@@ -156,6 +156,14 @@ class DrawnHouse(House):
         return np.zeros((4, 4, 3), np.uint8)
 
 
+class BlindHouse(House):
+    """Takes a render mode, as many environments do, and has no render()."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode = render_mode
+
+
 class ShyHouse(House):
     """Refuses render modes of which it does not say that it has them."""
 

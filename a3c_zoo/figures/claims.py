@@ -169,10 +169,13 @@ def _seeds(seeds: tuple[int, int]) -> str:
 
 
 def percent(p: float) -> str:
-    """A probability in percent with two digits: 0.0079 → "0.79 %"."""
-    if p < 0.995:
-        return f"{100 * p:.2g} %"
-    return "100 %"
+    """A probability in percent with two digits: 0.0079 → "0.79 %". Just above `ERROR` with more: 0.0504 → "5.04 %"."""
+    if p >= 0.995:
+        return "100 %"
+    digits = 2
+    while digits < 6 and p > ERROR and float(f"{p:.{digits}g}") <= ERROR:
+        digits += 1
+    return f"{100 * p:.{digits}g} %"
 
 
 def to_plain(claims: Iterable[Claim]) -> list[dict[str, Any]]:

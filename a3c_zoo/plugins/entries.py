@@ -53,7 +53,7 @@ class EnvEntry:
         budget_steps: number of agent steps of a whole training. `a3c-zoo compare` trains for so many by
             default, unless the set of the default agent has a block `compare:`. None: there is no default.
         score_range: the mean returns that count as 0 and as 1 if several environments are put on one scale, such as
-            those of random actions and of a human. None: none is known.
+            those of random actions and of a human: the lower one first. None: none is known.
         agents: the names of the K agents that play one game together; only with a `factory`. The environments
             g·K … g·K+K−1 that it makes are the agents of game g, in this order, and `num_envs` is a multiple of K. An
             episode is a game: its return is the sum of the returns of all agents. A vector environment whose agents

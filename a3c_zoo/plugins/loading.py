@@ -254,7 +254,9 @@ def _load_quietly(info: PluginInfo, load: Callable[[], object]) -> Plugin:
     try:
         with _watched_import(info):
             implementation = load()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a panic of a module in Rust is no Exception
         seconds = time.perf_counter() - started
         if isinstance(error, SystemExit):
             failed = f"its import ends the process: {one_line(error)}"
@@ -302,9 +304,9 @@ def _gather(manager: pluggy.PluginManager, hook: str, info: PluginInfo) -> list[
     try:
         results = getattr(manager.hook, hook)()
         offered = [offer for result in results for offer in as_list(hook, result)]
-    except PluginError:
+    except (PluginError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise PluginError(_version_fault(info, error) or f"{hook}() failed: {one_line(error)}") from error
     return [check(hook, offer) for offer in offered]
 

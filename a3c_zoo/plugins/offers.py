@@ -51,6 +51,11 @@ OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 _IMPORT_STRING = re.compile(r"[^:\s]+:[^:\s]+")
 
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+
+
 #: Annotation of a field, without `| None` → what its value must be, in words, and the check.
 #: Written by hand because pydantic, which could do it, would make `a3c-zoo --help` 0.1 s slower.
 _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], object]]] = {
@@ -61,10 +66,14 @@ _FIELD_TYPES: dict[str, tuple[str, Callable[[Any], object]]] = {
     ),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
     "int": ("a whole number", lambda value: type(value) is int),
-    "float": (
-        "a finite number",
+    "float": ("a finite number", _is_finite),
+    "tuple[float, float]": (
+        "two rising finite numbers",
         lambda value: (
-            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+            isinstance(value, tuple | list)
+            and len(value) == 2
+            and all(map(_is_finite, value))
+            and value[0] < value[1]
         ),
     ),
     "tuple[str, ...]": (

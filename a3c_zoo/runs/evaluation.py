@@ -456,6 +456,8 @@ def _picture(env: VectorEnv[Any, Any, Any], name: str) -> NDArray[np.uint8]:
         raise ZooError(
             f"environment '{name}' cannot be drawn: {error}. Or: {install_extra('play')}"
         ) from error
+    except NotImplementedError as error:  # of Gymnasium's own render()
+        raise ZooError(f"environment '{name}' cannot be drawn: it has no render()") from error
     except Exception as error:
         if undrawn := cannot_draw(name, error):
             raise undrawn from error

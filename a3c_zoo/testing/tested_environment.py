@@ -97,7 +97,7 @@ class Trajectory:
 def _rows_that_differ(these: NDArray[Any], those: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows of two arrays differ; NaN equals NaN."""
     differ = (these != those) & ~((these != these) & (those != those))
-    rows: NDArray[np.bool_] = differ.reshape(len(differ), -1).any(axis=1)
+    rows: NDArray[np.bool_] = differ.any(axis=tuple(range(1, differ.ndim)))
     return rows
 
 
