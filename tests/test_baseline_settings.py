@@ -264,6 +264,10 @@ def test_sets_of_single_gym_environments() -> None:
     )
     assert taxi.sources["env.num_envs"].startswith("gym/sb3-ppo.yml:")
     assert (taxi.agent, taxi.env.num_envs, taxi.run.steps) == (SB3PPOConfig(), 1, 1_000_000)
+    hopper = config("sb3-ppo", "gym:Hopper-v5").agent
+    assert (hopper.normalize, hopper.batch_size, hopper.net_arch) == (True, 32, {"pi": [256, 256], "vf": [256, 256]})
+    for name in ("Ant", "HalfCheetah", "Hopper", "Humanoid", "Swimmer", "Walker2d"):
+        assert config("sb3-a2c", f"gym:{name}-v5").agent.normalize
     assert config("sb3-a2c", "gym:Acrobot-v1").agent.normalize
     assert config("sb3-dqn", "gym:LunarLander-v3").agent.gradient_steps == -1
     assert not config("a3c", "gym:Pendulum-v1").sources["agent.n_steps"].startswith("gym/Pendulum-v1/")
