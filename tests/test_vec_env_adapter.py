@@ -138,6 +138,18 @@ def test_monitor_accounts_for_whole_episodes() -> None:
     assert episodes == [(3.0, 2), (3.0, 1), (15.0, 3)]
 
 
+def test_returns_are_sums_of_the_rewards_as_they_came() -> None:
+    """In float32, as SB3 gets them, 123456.78 is 123456.78125."""
+    script: Script = (((123456.78, 0.01), "terminated"),)
+    env = ZooVecEnv([ToyVectorEnv(1, [script], "SameStep")], "toy")
+    env.reset()
+    env.step(np.array([0]))
+    _, rewards, _, infos = env.step(np.array([0]))
+    assert rewards.dtype == np.float32
+    assert infos[0]["episode"] == {"r": 123456.78 + 0.01, "l": 2}
+    env.close()
+
+
 def test_sb3s_own_evaluation_accepts_it() -> None:
     model = A2C("MlpPolicy", adapted("NextStep"), device="cpu")
     episodes: Any = evaluate_policy(model, VecMonitor(adapted("Disabled")), 4, return_episode_rewards=True)

@@ -190,7 +190,7 @@ class ZooVecEnv(VecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         """Steps; returns observations `[N, ...]`, rewards `[N]` float32, dones `[N]` and infos, all new objects."""
         observations = self._empty()
-        rewards = np.empty(self.num_envs, np.float32)
+        rewards = np.empty(self.num_envs)  # as they come: returns of episodes are sums of these
         dones = np.empty(self.num_envs, np.bool_)
         over = np.empty(self.num_envs, np.bool_)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
@@ -222,7 +222,7 @@ class ZooVecEnv(VecEnv):
             infos[n]["episode"] = {"r": episode.episode_return, "l": episode.length}
         if self._clip_rewards:
             rewards = np.sign(rewards)
-        return self._as_given(observations), rewards, dones, infos
+        return self._as_given(observations), rewards.astype(np.float32), dones, infos
 
     def close(self) -> None:
         with ExitStack() as stack:  # closes the others where one raises
