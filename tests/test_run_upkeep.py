@@ -95,6 +95,18 @@ def test_nothing_to_resume(capsys: Captured) -> None:
     assert "no run 'z' here" in said(capsys, "resume", "z", status=2)
 
 
+@pytest.mark.parametrize(
+    ("reason", "more"), [("time-limit", "--time-limit 14401s"), ("episodes", "--episodes {episodes}")]
+)
+def test_a_spent_budget_is_named_with_a_larger_one(reason: str, more: str, capsys: Captured) -> None:
+    """Limits count from the start of the run: of one that has trained for two hours, an hour would be refused."""
+    run = trained("x", reason=reason)
+    outcome = json.loads(run.outcome_file.read_text())
+    run.outcome_file.write_text(json.dumps(outcome | {"training_s": 7200.3}))
+    line = said(capsys, "resume", status=2)
+    assert line.endswith(f"More: a3c-zoo resume runs/x {more.format(episodes=2 * outcome['episodes'])}\n")
+
+
 def test_a_run_that_is_running_or_has_no_checkpoint_is_not_resumed(capsys: Captured) -> None:
     running = trained("running", reason="died")
     empty = trained("empty", reason="died")
