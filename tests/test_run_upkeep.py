@@ -160,6 +160,19 @@ def test_rm_leaves_what_is_no_part_of_a_run() -> None:
     assert os.listdir("runs/x/runs") == ["y"]
 
 
+def test_rm_removes_what_compare_and_pull_have_written() -> None:
+    trained("compared")
+    (Path("runs/compared") / ".evaluations.lock").touch()
+    trained("pulled")
+    for name in ("pulled.json", "README.md", "replay.mp4"):
+        (Path("runs/pulled") / name).write_text("{}")
+    trained("own")
+    (Path("runs/own") / "README.md").write_text("mine")
+    assert command_line("rm", "compared", "pulled", "own", "--yes") == 0
+    assert os.listdir("runs") == ["own"]
+    assert os.listdir("runs/own") == ["README.md"]
+
+
 def test_rm_of_named_runs(capsys: Captured) -> None:
     trained("a")
     trained("b")
