@@ -305,6 +305,14 @@ def test_a_dry_run_as_json(capsys: Captured) -> None:
     assert (content["env_name"], content["agent"]["n_steps"], content["serial"]) == ("cartpole", 5, True)
 
 
+def test_a_dry_run_that_is_refused_as_json(capsys: Captured) -> None:
+    assert command_line("train", "cartpole", "--dry-run", "--json", "-o", "agent.n_steps=0") == 2
+    captured = capsys.readouterr()
+    content = json.loads(captured.out)
+    assert (content["run"], content["solved"], content["reason"]) == (None, False, "error")
+    assert captured.err == f"Error: {content['detail']}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
