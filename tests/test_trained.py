@@ -264,6 +264,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return run, folder / "agent"
 
 
+def test_the_cure_for_a_resume_runs_nothing_that_meta_json_says(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(trained[1], tmp_path / "agent")
+    change(folder / "meta.json", env="cartpole; touch mark #")
+    with pytest.raises(ZooError, match=r"a3c-zoo train 'cartpole; touch mark #' --init-from"):
+        a3c_zoo.train(resume=folder)
+
+
 def test_a_run_that_ended_with_an_error_is_saved_with_the_figures_of_its_checkpoint(
     trained: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -250,7 +250,7 @@ def _refuse_without_checkpoint(directory: Run) -> None:
         env = directory.meta["env"]
         why = "has no checkpoint to go on from: train it anew, with another --name"
         if os.path.lexists(directory.home / PARAMETERS):
-            cure = f"a3c-zoo train {env} --init-from {name} begins one with it"
+            cure = f"a3c-zoo train {shlex.quote(env)} --init-from {name} begins one with it"
             why = f"is a trained agent without its run, and has no checkpoint: {cure}"
         raise RunDirectoryError(f"{directory.home.name} {why}")
 
