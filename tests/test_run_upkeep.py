@@ -240,6 +240,18 @@ def test_what_rm_leaves_after_ctrl_c_can_be_removed(monkeypatch: pytest.MonkeyPa
     assert os.listdir("runs") == []
 
 
+def test_rm_of_a_run_whose_files_may_not_be_listed(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """As in a directory of somebody else with the mode 711."""
+    trained("x")
+
+    def refused(path: Path) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(os, "listdir", refused)
+    line = "Error: runs/x cannot be listed: Permission denied. Look at its permissions\n"
+    assert said(capsys, "rm", "x", "--yes", status=2) == line
+
+
 def test_what_may_not_be_removed(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     trained("x")
 

@@ -110,12 +110,22 @@ def _line(run: Run) -> str:
     return line
 
 
+def _names_in(run: Run) -> list[str]:
+    """All names in a run directory. Raises RunDirectoryError if the user may not list them."""
+    try:
+        return os.listdir(run.home)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{run.path} cannot be listed: {error.strerror}. Look at its permissions"
+        ) from error
+
+
 def _names_of(run: Run) -> set[str]:
     """The names in a run directory that are parts of the run."""
     known = OF_A_RUN
     if os.path.lexists(run.home / PULLED):
         known = OF_A_RUN | OF_A_PULLED_AGENT
-    temporary = {name: TEMPORARY.fullmatch(name) for name in os.listdir(run.home)}
+    temporary = {name: TEMPORARY.fullmatch(name) for name in _names_in(run)}
     return {name for name, match in temporary.items() if (match[1] if match else name) in known}
 
 
@@ -129,7 +139,7 @@ def _others(run: Run) -> str:
     """What lies in a run directory and is no part of the run, in words; "" if nothing does."""
     if not os.path.lexists(run.home):
         return ""
-    names = sorted({*os.listdir(run.home)} - _names_of(run))
+    names = sorted({*_names_in(run)} - _names_of(run))
     return f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
 
 
