@@ -417,6 +417,10 @@ def test_the_npz_has_the_evaluations_that_are_alike(tmp_path: Path) -> None:
     table.write_text(f"{HEADER}1,2,greedy,x,4\n")
     with pytest.raises(RunDirectoryError, match=r"^evaluations.csv is damaged: could not convert"):
         write_npz(tmp_path)
+    for step in ("inf", "nan", "1e30"):
+        table.write_text(f"{HEADER}{step},2,greedy,3,4\n")
+        with pytest.raises(RunDirectoryError, match=r"^evaluations.csv is damaged: a step is no whole number$"):
+            write_npz(tmp_path)
 
 
 def test_the_npz_is_made_seldom(tmp_path: Path) -> None:

@@ -279,6 +279,13 @@ def test_a_monitor_without_an_episode_is_no_run(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
+def test_a_monitor_whose_start_is_no_time(tmp_path: Path) -> None:
+    """No float holds it."""
+    (tmp_path / "monitor.csv").write_text(f'#{{"t_start": {"9" * 400}}}\nr,l,t\n1,1,1\n')
+    with pytest.raises(RunDirectoryError, match=r"^monitor\.csv is damaged: it does not begin with"):
+        read_run(tmp_path)
+
+
 @pytest.mark.usefixtures("plain_reports")
 def test_runs_of_different_lengths_are_told(tmp_path: Path) -> None:
     for name, episodes in (("a2c_1", 20), ("ppo_1", 40), ("ppo_2", 41)):

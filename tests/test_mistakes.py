@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from a3c_zoo.cli.mistyped import refuse_torn_values
 from tests.toys_runs import command_line
 
 Captured = pytest.CaptureFixture[str]
@@ -204,6 +205,10 @@ VALUES = [
 def test_a_value_that_is_torn_apart(mistake: str, cure: str, capsys: Captured) -> None:
     assert refused(capsys, f"train cartpole {mistake}").endswith(f"Type: {cure}")
     taken(capsys, f"train cartpole {cure}")
+
+
+def test_a_bracket_that_nothing_closes_is_a_part_of_its_value() -> None:
+    refuse_torn_values(shlex.split("train x -o 'env.kwargs.text=a (b' --steps 100 --quiet"))
 
 
 @pytest.mark.parametrize(

@@ -587,12 +587,15 @@ def test_what_goes_on_with_another_number_of_workers() -> None:
 def test_too_many_workers_leave_a_run_as_it_was(serial: bool, tmp_path: Path) -> None:
     run = train(tmp_path, agent="a3c", steps=200, workers=1, serial=serial).run
     before = (run / "config.yml").read_bytes()
+    steps = checkpoint_steps(RunDirectory(run))
     with (
         patch.object(hardware, "available_memory", lambda: 5 * hardware.WORKER_BYTES),
         pytest.raises(ZooError, match=r"run\.workers: 6 — .* enough for 5 workers"),
     ):
-        train_on(run, steps=400, workers=6)
+        train_on(run, steps=400, workers=6, checkpoint=steps[0])
     assert (run / "config.yml").read_bytes() == before
+    assert checkpoint_steps(RunDirectory(run)) == steps
+    assert not list(run.glob("checkpoints/set-aside-*"))
     assert train_on(run, steps=400, workers=2).steps >= 400
 
 

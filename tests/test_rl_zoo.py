@@ -207,6 +207,7 @@ def test_a_half_of_vec_normalize_to_the_bit(half: str, tmp_path: Path) -> None:
             "optimizer_kwargs.alpha",
         ),
         ("env_wrapper: null", ""),
+        ("env_wrapper: [[a.B, {x: 1}]]", "env_wrapper: [a.B, {x: 1}] is left out: a wrapper is one name"),
         ("env_wrapper: [{a.B: {x: 1}, c.D: {y: 2}}]", "c:D"),
         ("normalize: {norm_obs: 1, norm_reward: false}", ""),
         ("learning_rate: lin_abc", "learning_rate"),

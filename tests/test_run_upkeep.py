@@ -95,6 +95,18 @@ def test_nothing_to_resume(capsys: Captured) -> None:
     assert "no run 'z' here" in said(capsys, "resume", "z", status=2)
 
 
+@pytest.mark.parametrize(
+    ("reason", "more"), [("time-limit", "--time-limit 14401s"), ("episodes", "--episodes {episodes}")]
+)
+def test_a_spent_budget_is_named_with_a_larger_one(reason: str, more: str, capsys: Captured) -> None:
+    """Limits count from the start of the run: of one that has trained for two hours, an hour would be refused."""
+    run = trained("x", reason=reason)
+    outcome = json.loads(run.outcome_file.read_text())
+    run.outcome_file.write_text(json.dumps(outcome | {"training_s": 7200.3}))
+    line = said(capsys, "resume", status=2)
+    assert line.endswith(f"More: a3c-zoo resume runs/x {more.format(episodes=2 * outcome['episodes'])}\n")
+
+
 def test_a_run_that_is_running_or_has_no_checkpoint_is_not_resumed(capsys: Captured) -> None:
     running = trained("running", reason="died")
     empty = trained("empty", reason="died")
@@ -146,6 +158,19 @@ def test_rm_leaves_what_is_no_part_of_a_run() -> None:
     assert command_line("rm", "x", "--yes") == 0
     assert sorted(os.listdir("runs/x")) == [".hidden", "runs"]
     assert os.listdir("runs/x/runs") == ["y"]
+
+
+def test_rm_removes_what_compare_and_pull_have_written() -> None:
+    trained("compared")
+    (Path("runs/compared") / ".evaluations.lock").touch()
+    trained("pulled")
+    for name in ("pulled.json", "README.md", "replay.mp4"):
+        (Path("runs/pulled") / name).write_text("{}")
+    trained("own")
+    (Path("runs/own") / "README.md").write_text("mine")
+    assert command_line("rm", "compared", "pulled", "own", "--yes") == 0
+    assert os.listdir("runs") == ["own"]
+    assert os.listdir("runs/own") == ["README.md"]
 
 
 def test_rm_of_named_runs(capsys: Captured) -> None:
@@ -215,6 +240,18 @@ def test_what_rm_leaves_after_ctrl_c_can_be_removed(monkeypatch: pytest.MonkeyPa
     assert os.listdir("runs") == []
 
 
+def test_rm_of_a_run_whose_files_may_not_be_listed(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """As in a directory of somebody else with the mode 711."""
+    trained("x")
+
+    def refused(path: Path) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(os, "listdir", refused)
+    line = "Error: runs/x cannot be listed: Permission denied. Look at its permissions\n"
+    assert said(capsys, "rm", "x", "--yes", status=2) == line
+
+
 def test_what_may_not_be_removed(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     trained("x")
 
@@ -278,6 +315,14 @@ def test_a_dry_run_as_json(capsys: Captured) -> None:
     assert command_line("train", "cartpole", "--dry-run", "--serial", "--json") == 0
     content = json.loads(capsys.readouterr().out)
     assert (content["env_name"], content["agent"]["n_steps"], content["serial"]) == ("cartpole", 5, True)
+
+
+def test_a_dry_run_that_is_refused_as_json(capsys: Captured) -> None:
+    assert command_line("train", "cartpole", "--dry-run", "--json", "-o", "agent.n_steps=0") == 2
+    captured = capsys.readouterr()
+    content = json.loads(captured.out)
+    assert (content["run"], content["solved"], content["reason"]) == (None, False, "error")
+    assert captured.err == f"Error: {content['detail']}\n"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.sharing.card import curve
 from a3c_zoo.sharing.save_trained import save as save_trained
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.trained import directory_of, find_policy, policy_state
 from a3c_zoo.testing import plugin_distribution
 from a3c_zoo.testing.checkup import jobs_for
@@ -263,6 +264,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return run, folder / "agent"
 
 
+def test_the_cure_for_a_resume_runs_nothing_that_meta_json_says(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(trained[1], tmp_path / "agent")
+    change(folder / "meta.json", env="cartpole; touch mark #")
+    with pytest.raises(ZooError, match=r"a3c-zoo train 'cartpole; touch mark #' --init-from"):
+        a3c_zoo.train(resume=folder)
+
+
 def test_a_run_that_ended_with_an_error_is_saved_with_the_figures_of_its_checkpoint(
     trained: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -356,6 +364,21 @@ def test_only_models_are_saved(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match=r"only agents that keep a model"):
         save_trained(run, tmp_path / "agent")
     assert not (tmp_path / "agent").exists()
+
+
+def test_a_run_that_is_running_is_not_saved(tmp_path: Path) -> None:
+    """Nobody could go on with it, as the message about other runs without an outcome says."""
+    run = a3c_zoo.train("cartpole", serial=True, steps=10, runs_dir=tmp_path, name="run").run
+    (run / "outcome.json").unlink()
+    running = RunDirectory(run)
+    running.lock()
+    try:
+        with pytest.raises(ZooError, match=r"run .*/run is still running: wait for its end, or stop it first$"):
+            save_trained(run, tmp_path / "agent")
+    finally:
+        running.unlock()
+    with pytest.raises(ZooError, match=r"run .*/run has not ended; go on with it: a3c-zoo train --resume"):
+        save_trained(run, tmp_path / "agent")
 
 
 Tensors = dict[str, torch.Tensor]

@@ -104,6 +104,7 @@ def test_a_single_wrapper_around_environments_made_as_one() -> None:
         ("[3]", "each must read module:Class"),
         ("[{a:b: {}, c:d: {}}]", "each must read module:Class"),
         ("[{a:b: 3}]", "each must read module:Class"),
+        ("[{a:b: {low: [-.inf]}}]", "must have finite numbers only; for no limit give a large one, such as 1e30"),
     ],
 )
 def test_what_is_no_list_of_wrappers(value: str, message: str, capsys: Captured) -> None:

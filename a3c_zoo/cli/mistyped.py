@@ -133,7 +133,10 @@ def _overrides(given: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:
-    """The value as it was meant, and how many of the following words belong to it; None if it is whole."""
+    """The value as it was meant, and how many of the following words belong to it; None if it is whole.
+
+    A bracket that no following word closes is a part of the value, such as that of the text `a (b`.
+    """
     following = rest[0] if rest else "-"
     words = 0
     if following == "=" and len(rest) > 1:
@@ -142,8 +145,11 @@ def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:
         text, words = f"{text}{following}", 1
     elif "=" not in text and _VALUE.fullmatch(following):
         text, words = f"{text}={following}", 1
-    while _is_open(text) and words < len(rest):
-        text, words = f"{text} {rest[words]}", words + 1
+    closed, more = text, words
+    while _is_open(closed) and more < len(rest):
+        closed, more = f"{closed} {rest[more]}", more + 1
+    if not _is_open(closed):
+        text, words = closed, more
     return (text, words) if words else None
 
 

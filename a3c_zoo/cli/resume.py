@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from a3c_zoo.cli.common import complete_run, is_typed, kept_runs_option, togethe
 from a3c_zoo.cli.train import output_options, print_failure, run_option, train
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+
+if TYPE_CHECKING:
+    from a3c_zoo.store.run import RunSummary
 
 #: Ends after which a run goes on without another limit.
 CUT_SHORT = ("died", "interrupted", "error")
@@ -63,13 +67,20 @@ def _newest(runs_dir: Path) -> Path:
             spent = run
     text = f"nothing to resume: no run in {runs_dir} was interrupted, was killed or failed with a checkpoint"
     if spent:
-        more = f"--{spent.status} {'1h' if spent.status == 'time-limit' else f'{2 * (spent.steps or 1)}'}"
-        if spent.status == "episodes":
-            more = "--episodes N"
-        text += (
-            f". The newest run has spent its budget. More: a3c-zoo resume {run_argument(spent.path)} {more}"
-        )
+        text += f". The newest run has spent its budget. More: a3c-zoo resume {run_argument(spent.path)} {_more(spent)}"
     raise ZooError(text)
+
+
+def _more(spent: RunSummary) -> str:
+    """The option with twice what a run has used of the budget that ended it: limits count from the run's start."""
+    from a3c_zoo.store.run import Run
+
+    outcome = Run(spent.path).outcome
+    assert outcome is not None  # its reason is the status
+    if spent.status == "time-limit":
+        return f"--time-limit {math.ceil(2 * outcome.training_s)}s"
+    used = outcome.episodes if spent.status == "episodes" else outcome.steps
+    return f"--{spent.status} {2 * max(1, used)}"
 
 
 def _has_checkpoint(path: Path) -> bool:

@@ -13,7 +13,7 @@ import click
 from a3c_zoo.cli.common import complete_run, kept_runs_option
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import shown
-from a3c_zoo.store.directory import run_argument
+from a3c_zoo.store.directory import PULLED, run_argument
 from a3c_zoo.store.run import Run, find_run, list_runs
 from a3c_zoo.words import counted
 
@@ -21,6 +21,7 @@ from a3c_zoo.words import counted
 FAILED = ("died", "error")
 #: What a run directory has; the rest is somebody's, and stays.
 OF_A_RUN = {
+    ".evaluations.lock",
     "checkpoints",
     "config.yml",
     "evaluations.csv",
@@ -40,10 +41,12 @@ OF_A_RUN = {
     "tensorboard",
     "timing.json",
 }
+#: What a pulled agent has in addition: its card and its film.
+OF_A_PULLED_AGENT = {"README.md", "replay.mp4"}
 #: A file that was being written when its process was killed.
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 #: What is removed last. As long as they are there, the rest of a run can be removed by this command.
-LAST = ("meta.json", "run.lock")
+LAST = (PULLED, "meta.json", "run.lock")
 
 
 @click.command(epilog="Example: a3c-zoo rm cartpole-a3c-s1-20260101-120000")
@@ -107,15 +110,28 @@ def _line(run: Run) -> str:
     return line
 
 
-def _is_part(name: str) -> bool:
-    """Whether a file or folder of this name is a run's."""
-    temporary = TEMPORARY.fullmatch(name)
-    return name in OF_A_RUN or bool(temporary and temporary[1] in OF_A_RUN)
+def _names_in(run: Run) -> list[str]:
+    """All names in a run directory. Raises RunDirectoryError if the user may not list them."""
+    try:
+        return os.listdir(run.home)
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{run.path} cannot be listed: {error.strerror}. Look at its permissions"
+        ) from error
+
+
+def _names_of(run: Run) -> set[str]:
+    """The names in a run directory that are parts of the run."""
+    known = OF_A_RUN
+    if os.path.lexists(run.home / PULLED):
+        known = OF_A_RUN | OF_A_PULLED_AGENT
+    temporary = {name: TEMPORARY.fullmatch(name) for name in _names_in(run)}
+    return {name for name, match in temporary.items() if (match[1] if match else name) in known}
 
 
 def _parts(run: Run) -> list[Path]:
     """The files and folders of a run, in the order in which they are removed."""
-    parts = [path for path in run.home.iterdir() if _is_part(path.name)]
+    parts = [run.home / name for name in _names_of(run)]
     return sorted(parts, key=lambda path: path.name in LAST)
 
 
@@ -123,7 +139,7 @@ def _others(run: Run) -> str:
     """What lies in a run directory and is no part of the run, in words; "" if nothing does."""
     if not os.path.lexists(run.home):
         return ""
-    names = sorted(path.name for path in run.home.iterdir() if not _is_part(path.name))
+    names = sorted({*_names_in(run)} - _names_of(run))
     return f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
 
 

@@ -128,7 +128,12 @@ def command(env: str | None, quiet: bool, as_json: bool, dry_run: bool, **option
     if dry_run:
         from a3c_zoo.cli.dry_run import show
 
-        return show(env, as_json, **options)
+        try:
+            return show(env, as_json, **options)
+        except BaseException as error:
+            if as_json:
+                print_failure(None, error)
+            raise
     return train(env, quiet, as_json, **options)
 
 

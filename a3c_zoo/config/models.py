@@ -60,6 +60,8 @@ class Section(BaseModel):
             raise ValueError("must be a number")
         if _largest(validated) > LARGEST:
             raise ValueError(f"must be at most {LARGEST:,}")
+        if not _is_finite(validated):  # within a value of any type; JSON and config.yml would have null
+            raise ValueError("must have finite numbers only; for no limit give a large one, such as 1e30")
         return validated
 
 
@@ -97,6 +99,15 @@ def _largest(value: Any) -> int:
     if isinstance(value, int):
         return abs(value)
     return 0
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether all floats of a value are finite, also those within lists and mappings."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_finite, value))
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _is_plain(value: Any) -> bool:

@@ -175,6 +175,11 @@ class _Entry:
                 self._policy(value, line)
             case "env_wrapper":
                 for wrapper in value if isinstance(value, list) else [value]:
+                    if isinstance(wrapper, list):
+                        self.leave_out(
+                            key, wrapper, line, "a wrapper is one name, or a name with its arguments"
+                        )
+                        continue
                     if isinstance(wrapper, dict):
                         named = wrapper
                     else:

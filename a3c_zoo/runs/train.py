@@ -189,6 +189,8 @@ def train_on(
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         _remove_leftovers(directory)
         _refuse_without_checkpoint(directory)
+        if setup.config.run.workers != directory.config(registry).run.workers:
+            _refuse_too_many(setup.config.run.workers)
         examine = partial(_refuse_spent_limits, directory.config(registry).run, setup.config.run)
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint), examine)
         if solved_step := _solved_before(directory, saved.state.steps):
@@ -196,17 +198,14 @@ def train_on(
             events.append(
                 ("solved_before", f"this run was solved at step {solved_step:,} and stays solved", "")
             )
-        changed = _other_number(directory.config(registry), setup.config, saved)
-        if changed:
-            _refuse_too_many(setup.config.run.workers)
-        events += changed
+        events += _other_number(directory.config(registry), setup.config, saved)
         if flags:
             write_atomically(directory.config_file, dump_config(setup.config).encode())
         return _train(setup, directory, saved, events, watch)
 
 
 def _refuse_too_many(workers: int) -> None:
-    """Raises ConfigError for more workers than fit, before the run's configuration names them."""
+    """Raises ConfigError for more workers than fit, before later checkpoints move and config.yml names them."""
     from a3c_zoo.agents.with_workers import check_processes  # imports torch
 
     check_processes(workers)
@@ -251,7 +250,7 @@ def _refuse_without_checkpoint(directory: Run) -> None:
         env = directory.meta["env"]
         why = "has no checkpoint to go on from: train it anew, with another --name"
         if os.path.lexists(directory.home / PARAMETERS):
-            cure = f"a3c-zoo train {env} --init-from {name} begins one with it"
+            cure = f"a3c-zoo train {shlex.quote(env)} --init-from {name} begins one with it"
             why = f"is a trained agent without its run, and has no checkpoint: {cure}"
         raise RunDirectoryError(f"{directory.home.name} {why}")
 

@@ -69,6 +69,8 @@ def save_folder(
     """
     if os.path.lexists(folder):
         raise ZooError(f"{folder} exists already; name a new folder")
+    if directory.is_alive:
+        raise ZooError(f"run {directory.path} is still running: wait for its end, or stop it first")
     if (outcome := directory.outcome) is None:
         again = f"a3c-zoo train --resume {run_argument(directory.path)}"
         raise ZooError(f"run {directory.path} has not ended; go on with it: {again}")

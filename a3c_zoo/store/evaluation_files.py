@@ -69,7 +69,10 @@ def write_npz(folder: Path) -> None:
         kept = {at: each for at, each in played.items() if len(each) == episodes}
         # Two numbers of each episode.
         table = np.array(list(kept.values()), np.float64).reshape(len(kept), -1, 2)
-        arrays["timesteps"] = np.array([step for step, _ in kept], np.int64)
+        try:
+            arrays["timesteps"] = np.array([step for step, _ in kept], np.int64)
+        except (OverflowError, ValueError) as error:
+            raise DamagedTableError(f"{EVALUATIONS_CSV} is damaged: a step is no whole number") from error
         arrays[f"{PREFIXES[mode]}results"] = table[..., 0]
         arrays[f"{PREFIXES[mode]}ep_lengths"] = table[..., 1].astype(np.int64)
     if not arrays:

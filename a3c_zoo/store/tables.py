@@ -156,7 +156,7 @@ def _head(name: str, lines: list[str]) -> tuple[float, str | None, list[str]]:
         names = lines[1].rstrip().split(",")
         if not abs(start_s) <= GREATEST:
             raise ValueError("t_start is no time")
-    except (IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (IndexError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise RunDirectoryError(
             f'{name} is damaged: it does not begin with #{{"t_start": …}} and a line of column names'
         ) from error
