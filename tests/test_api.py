@@ -175,7 +175,7 @@ def test_overrides_of_python_stay_what_they_are() -> None:
         "text": "",
         "face": "\U0001f600",
     }
-    arguments |= {"far": math.inf, "half": np.float32(0.5), "line": "a\nb\u00a0c"}
+    arguments |= {"half": np.float32(0.5), "line": "a\nb\u00a0c"}
     overrides = {"env.wrappers": [{"gymnasium.wrappers:TimeLimit": arguments}], "hidden_sizes": np.array([8])}
     config = api._config("cartpole", None, None, overrides, {})
     (wrapper,) = config.env.wrappers
@@ -186,7 +186,8 @@ def test_overrides_of_python_stay_what_they_are() -> None:
         "cartpole", None, None, {"env.wrappers": [{"m:f": {"name": Name.ADAM, np.str_("size"): Size.TWO}}]}, {}
     )
     assert kinds.env.wrappers == ({"m:f": {"name": "adam", "size": 2}},)
-    for wrong in ({0: 1}, {(0, 1): 1}, {"size": object()}):
+    far = [{"gymnasium.wrappers:TimeLimit": {"far": math.inf}}]
+    for wrong in ({0: 1}, {(0, 1): 1}, {"size": object()}, far):
         with pytest.raises(ConfigError):
             api._config("cartpole", None, None, {"env.wrappers": wrong}, {})
 
