@@ -181,7 +181,8 @@ def test_the_command_line_says_which(offered: None, tmp_path: Path, capsys: pyte
     assert captured.err.startswith("cartpole: trained agent 'cartpole-a3c' of plugin ")
     assert command_line("evaluate", "atari:freeway", "--runs-dir", tmp_path) == 2
     assert command_line("evaluate", "cartpole", "--runs-dir", tmp_path, "--checkpoint", "best") == 2
-    assert "run cartpole-a3c has no checkpoint" in capsys.readouterr().err
+    told = "cartpole-a3c is a trained agent, and has no checkpoint 'best'; it has: final"
+    assert told in capsys.readouterr().err
 
 
 def test_export_takes_an_environment(offered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ A file is a dictionary with three keys: `format`; `agent`, which the agent write
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -191,6 +192,10 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
     if which == BEST and best.exists():
         return best
     if not known:
+        if which != FINAL and os.path.lexists(directory.home / PARAMETERS):
+            raise RunDirectoryError(
+                f"{directory.home.name} is a trained agent, and has no checkpoint '{which}'; it has: {FINAL}"
+            )
         raise RunDirectoryError(
             f"run {directory.home.name} has no checkpoint{' but best' if best.exists() else ''}"
         )
