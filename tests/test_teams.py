@@ -274,8 +274,8 @@ def test_a_rollout_that_a_member_leaves_is_lost_to_all(slow: dict[int, float]) -
 
 
 def test_a_follower_that_waits_for_its_leader_does_not_hang() -> None:
-    """The leader of team 0 stands still at once. Its follower waits for it while team 1 finishes a rollout of 10 s."""
-    with running(teams=2, members=2, slow={1: 2.0, 3: 2.0}, timeout_s=8.0) as (pool, _):
+    """The leader of team 0 stands still at once. Its follower waits for it while team 1 finishes a rollout of 5 s."""
+    with running(teams=2, members=2, slow={1: 1.0, 3: 1.0}, timeout_s=3.0) as (pool, _):
         pool.resume()
         pool.poll()
         pool.park()

@@ -67,12 +67,16 @@ def _newest(runs_dir: Path) -> Path:
             spent = run
     text = f"nothing to resume: no run in {runs_dir} was interrupted, was killed or failed with a checkpoint"
     if spent:
-        text += f". The newest run has spent its budget. More: a3c-zoo resume {run_argument(spent.path)} {_more(spent)}"
+        cure = f"a3c-zoo resume {run_argument(spent.path)} {_more(spent)}"
+        text += f". The newest run has spent its budget. More: {cure}"
     raise ZooError(text)
 
 
 def _more(spent: RunSummary) -> str:
-    """The option with twice what a run has used of the budget that ended it: limits count from the run's start."""
+    """The option with twice what a run has used of the budget that ended it.
+
+    Limits count from the start of the run.
+    """
     from a3c_zoo.store.run import Run
 
     outcome = Run(spent.path).outcome

@@ -169,7 +169,10 @@ def _seeds(seeds: tuple[int, int]) -> str:
 
 
 def percent(p: float) -> str:
-    """A probability in percent with two digits: 0.0079 → "0.79 %". Just above `ERROR` with more: 0.0504 → "5.04 %"."""
+    """A probability in percent with two digits: 0.0079 → "0.79 %".
+
+    Just above `ERROR` it has more: 0.0504 → "5.04 %".
+    """
     if p >= 0.995:
         return "100 %"
     digits = 2

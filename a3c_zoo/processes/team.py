@@ -137,7 +137,7 @@ class Team:
         if self.is_leader:
             self._begun[0] += 1
         elif self._begun[0] == self._rollout:
-            self._on_wait()  # shows that it is alive: its leader may stand still for long, until another team does
+            self._on_wait()  # it is alive; its leader may stand still until another team does
             self._wait(lambda: bool(self._begun[0] != self._rollout), LONGEST_WAIT_S)
             if self._begun[0] == self._rollout:
                 return False
