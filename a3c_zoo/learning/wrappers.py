@@ -89,8 +89,11 @@ def _load(path: str) -> Callable[..., Any]:
     return call  # type: ignore[no-any-return]
 
 
-def has_time_limit(env: VectorEnv[Any, Any, Any]) -> bool:
-    """Whether Gymnasium's `TimeLimit` cuts its episodes; it calls a last step truncated that is terminated, too."""
+def time_limit_of(env: VectorEnv[Any, Any, Any]) -> int | None:
+    """After how many steps Gymnasium's `TimeLimit` cuts its episodes; None without one.
+
+    It calls a last step truncated that is terminated, too.
+    """
     inner: Any = env.unwrapped
     if isinstance(inner, SyncVectorEnv):
         single = inner.envs[0]
@@ -98,7 +101,9 @@ def has_time_limit(env: VectorEnv[Any, Any, Any]) -> bool:
         single = None
     while isinstance(single, gymnasium.Wrapper) and not isinstance(single, TimeLimit):
         single = single.env
-    return isinstance(single, TimeLimit)
+    if isinstance(single, TimeLimit):
+        return single._max_episode_steps
+    return None
 
 
 def wrap_all(env: Any, wrappers: list[Wrapper]) -> Any:

@@ -34,7 +34,7 @@ from a3c_zoo.learning.model import Spaces, one_torch_thread
 from a3c_zoo.learning.mujoco import drawing_variables
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.undrawn import cannot_draw
-from a3c_zoo.learning.wrappers import has_time_limit
+from a3c_zoo.learning.wrappers import time_limit_of
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.processes.start import environment
@@ -355,7 +355,7 @@ def _distribution_within_masks(
 
 def _has_limit(env: VectorEnv[Any, Any, Any], config: EnvConfig) -> bool:
     """Whether a number of steps is known after which each episode ends."""
-    return config.factory_kwargs().get("max_episode_steps") is not None or has_time_limit(env)
+    return config.factory_kwargs().get("max_episode_steps") is not None or time_limit_of(env) is not None
 
 
 def _endless(to_play: EpisodesToPlay, steps: int) -> EnvironmentContractError:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig, Section
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
-from a3c_zoo.learning.wrappers import has_time_limit
+from a3c_zoo.learning.wrappers import time_limit_of
 from a3c_zoo.plugins import offers
 from a3c_zoo.plugins.entries import (
     AgentEntry,
@@ -197,10 +197,16 @@ def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
     terminated, truncated = (trajectory.steps[name] for name in ("terminated", "truncated"))
     both = terminated & truncated
     cure = "truncated = is_over_time and not terminated"
+    limit = time_limit_of(subject.env)
     if both.any() and (terminated == truncated).all():
+        if limit is not None and not both[: limit - 1].any():
+            message = f"episodes end by themselves in the step of their time limit, step {limit:,}; learning takes it "
+            cure_of_limit = "if this is no end of the task, leave the end to the limit; if it is, to the environment"
+            subject.warn("flags", f"{message}for a termination", cure_of_limit)
+            return
         message = "terminated and truncated are always equal; learning cannot tell a time limit from an end of the task"
         subject.problem("flags", message, cure)
-    elif both.any() and not has_time_limit(subject.env):
+    elif both.any() and limit is None:
         step = int(both.any(axis=1).argmax())
         message = f"step {step} is both terminated and truncated; learning takes it for a termination"
         subject.warn("flags", message, cure)
