@@ -36,7 +36,7 @@ from typing import Any
 import yaml
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.words import return_text
+from a3c_zoo.words import counted, return_text
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "benchmarks" / "zoo"
@@ -538,7 +538,7 @@ def _counted(what: str, rows: Sequence[Row], values: Sequence[float | None]) -> 
     return (
         f"{what}: at least RL Zoo's A2C in {a2c} of {len(with_a2c)} rows that have one, at least the better of its A2C "
         f"and PPO in {classic} of these, and in {len(better)} of all {len(pairs)} rows"
-        + (f" ({missing} rows have not run)." if missing else ".")
+        + (f" ({counted(missing, 'rows')} without all runs)." if missing else ".")
     )
 
 
@@ -551,7 +551,7 @@ def held_out_counts(rows: Sequence[Row], found: Sequence[Figures]) -> Iterator[s
         return
     missing = len(rows) - len(ran)
     text = f"The set of the kind is better than `{BASELINE}` in {ran.count(f'`{OURS}`')} of {len(ran)} held-out rows"
-    yield text + (f" ({missing} rows have not run)." if missing else ".")
+    yield text + (f" ({counted(missing, 'rows')} without all runs)." if missing else ".")
 
 
 def part(name: str) -> str:

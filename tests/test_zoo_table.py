@@ -191,7 +191,7 @@ class TestTables:
     def test_counts_by_hand(self) -> None:
         kind, own = zoo_table.zoo_counts(ROWS, FOUND)
         assert "A2C in 1 of 2 rows" in kind
-        assert "PPO in 1 of these, and in 2 of all 3 rows (1 rows have not run)." in kind
+        assert "PPO in 1 of these, and in 2 of all 3 rows (1 row without all runs)." in kind
         assert "A2C in 2 of 2 rows" in own
         assert "PPO in 1 of these, and in 2 of all 3 rows" in own
 
@@ -208,7 +208,7 @@ class TestTables:
         assert lines[2].endswith("| 1.000, 2.000, 3.000 | **2.000** | 1.500, 1.500, 1.500 | **1.500** | `a3c` |")
         assert [line.split(" | ")[-1] for line in lines[2:]] == ["`a3c` |", "`sb3-ppo` |", "– |"]
         (text,) = zoo_table.held_out_counts(rows, found)
-        assert text.endswith("better than `sb3-ppo` in 1 of 2 held-out rows (1 rows have not run).")
+        assert text.endswith("better than `sb3-ppo` in 1 of 2 held-out rows (1 row without all runs).")
 
     def test_files_of_figures_are_read_as_they_were_written(self, tmp_path: Path) -> None:
         zoo_table.write_figures(tmp_path / "new" / "figures.csv", FOUND, ROWS)

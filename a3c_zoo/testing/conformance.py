@@ -200,9 +200,11 @@ def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
     limit = time_limit_of(subject.env)
     if both.any() and (terminated == truncated).all():
         if limit is not None and not both[: limit - 1].any():
-            message = f"episodes end by themselves in the step of their time limit, step {limit:,}; learning takes it "
-            cure_of_limit = "if this is no end of the task, leave the end to the limit; if it is, to the environment"
-            subject.warn("flags", f"{message}for a termination", cure_of_limit)
+            message = f"episodes end by themselves in the step of their time limit, step {limit:,}"
+            cure = (
+                "if that is no end of the task, leave it to the limit; else register a longer limit, or none"
+            )
+            subject.warn("flags", f"{message}; learning takes it for a termination", cure)
             return
         message = "terminated and truncated are always equal; learning cannot tell a time limit from an end of the task"
         subject.problem("flags", message, cure)
