@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 #: Keys of configurations → words that mean the same elsewhere. The first key that a configuration has is meant.
 _KEYS: Final[Mapping[tuple[str, ...], str]] = {
@@ -102,6 +102,11 @@ _VALUES: Final = {
     "normalize_reward": "auto",
     "normalize_rewards": "auto",
 }
+
+#: The values that switch off what a word of `_VALUES` switches on.
+_OFF: Final = {"cuda": "cpu", "lstm": "none", "gru": "none", "linear": "constant", "auto": "1"}
+_YES: Final = ("true", "1", "yes", "on")
+_NO: Final = ("false", "0", "no", "off", "none", "null")
 
 #: Commands with an environment among their arguments.
 _TAKE_ENVS: Final = ("train", "tune", "compare", "evaluate", "play", "export", "check", "show hyperparams")
@@ -287,9 +292,17 @@ def key_for(word: str, known: Collection[str]) -> str | None:
     return next((name for name in keys_for(word.rpartition(".")[2]) if name in known), None)
 
 
-def value_for(word: str, value: str | None) -> str | None:
-    """The value to give: that which the word itself stands for, or `value`."""
-    return _VALUES.get(plain(word.rpartition(".")[2]), value)
+def value_for(word: str, value: Any) -> Any:
+    """The value to give: that which the word itself stands for if it has none, or yes or no; else `value`."""
+    meant = _VALUES.get(plain(word.rpartition(".")[2]))
+    said = str(value).casefold()
+    if meant is None:
+        return value
+    if value is None or said in _YES:
+        return meant
+    if said in _NO:
+        return _OFF[meant]
+    return value
 
 
 def agent_for(name: str, known: Collection[str]) -> str | None:

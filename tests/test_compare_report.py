@@ -323,6 +323,8 @@ def test_greedy_evaluations_of_others_are_drawn() -> None:
     assert share.groups.keys() == {"a2c"}
     assert (overall.title, len(overall.tables)) == ("All environments", 0)
     assert overall.texts == ["No method has final returns with sampled actions on every environment."]
+    unnamed = together([replace(run, env=f"gym:{run.env}-v9") for run in greedy])  # environments without a score range
+    assert [each.texts for each in page_of(unnamed).sections if each.title == overall.title] == [overall.texts]
     silent = together([run for run in greedy if run.method == "ppo"])
     assert len(panels_of(silent, "cartpole")) == 1  # no empty panel
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.errors import ZooError
-from a3c_zoo.tuning.storages import open_storage
-from a3c_zoo.tuning.studies import RUNS, TuningStudy, list_studies
+from a3c_zoo.tuning.storages import open_storage, storage_errors
+from a3c_zoo.tuning.studies import RUNS, SETTINGS, TuningStudy, list_studies
 from a3c_zoo.tuning.tune import make_settings
+from tests.toys_runs import command_line
 
 JOURNAL = "studies/mine/journal.jsonl"
 
@@ -105,3 +108,42 @@ def test_a_run_of_another_folder(study: TuningStudy, name: str) -> None:
     study._open(0).set_user_attr(RUNS, {"1": name})
     with pytest.raises(ZooError, match=r"^--storage studies/mine/journal\.jsonl: .*trial 0 .*letters"):
         study.run_of(0, 1)
+
+
+def test_a_trial_with_a_key_that_is_not_searched(study: TuningStudy) -> None:
+    """Its values would be options of the trainings: `env.wrappers` would import a module."""
+    study.add([SearchedKey("env.wrappers", "choice", (["evil_module:Wrap"],))])
+    with pytest.raises(ZooError) as raised:
+        TuningStudy("mine", None, Path("runs"))
+    what = "trial 1 has a value of env.wrappers, which it does not search"
+    assert str(raised.value) == f"study 'mine' ({JOURNAL}) is damaged: {what}; name another"
+
+
+@pytest.mark.parametrize(
+    ("env", "overrides", "named"),
+    [
+        ("gym:no_such_module:Maze-v0", [], "gym:no_such_module:Maze-v0"),
+        ("cartpole", ["env.wrappers=[evil_module:Wrap]"], "-o env.wrappers=[evil_module:Wrap]"),
+        ("cartpole", ["agent.gamma=0.9", "wrappers=[evil_module:Wrap]"], "-o wrappers=[evil_module:Wrap]"),
+    ],
+)
+def test_a_study_of_a_named_storage_imports_nothing(
+    env: str, overrides: list[str], named: str, study: TuningStudy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study.keep(SETTINGS, asdict(study.settings) | {"env": env, "overrides": overrides})
+    assert command_line("tune", "--resume", "mine", "--storage", JOURNAL) == 2
+    assert f"the study would import what {named} names. If you trust it, type its" in capsys.readouterr().err
+
+
+def test_a_study_that_another_program_made_to_minimize() -> None:
+    optuna.create_study(storage="sqlite:///theirs.db", study_name="mine")
+    made = make_settings("cartpole", None, None, (), 480, seeds=1, episodes=1, sampler="tpe", pruner="halving")
+    with pytest.raises(ZooError) as raised:
+        TuningStudy("mine", "sqlite:///theirs.db", Path("runs"), made)
+    what = "is not one of a3c-zoo tune, or of another version"
+    assert str(raised.value) == f"study 'mine' (sqlite:///theirs.db) {what}; name another"
+
+
+def test_an_error_without_a_file_names_none() -> None:
+    with pytest.raises(ZooError, match=r"^here cannot be used: no room$"), storage_errors("here"):
+        raise OSError("no room")

@@ -557,6 +557,9 @@ def test_a_program_searches_round_a_method(tuned: Path, monkeypatch: pytest.Monk
         ({"trials": 0, "seeds": 0}, "trials and seeds: give 1 or more"),
         ({"agent": "a3c"}, "--method names agent, set and values: leave out --agent"),
         ({"study": "a/b"}, "--study 'a/b'"),
+        ({"seeds": 1_001, "trials": 10_001}, "trials: give 10,000 or fewer; seeds: give 1,000 or fewer"),
+        ({"timeout_s": 0}, "timeout_s=0: give more than 0, or None for no limit"),
+        ({"steps": 0}, "steps=0: give 1 or more"),
     ):
         with pytest.raises(ZooError, match=f"^{re.escape(line)}"):
             a3c_zoo.tune("cartpole", **{**options, **bad})
@@ -749,9 +752,10 @@ def test_studies_in_other_storages_are_listed_without_a_password(
     ]
     file = Path("studies/mine/storages.json")
     assert "secret" not in file.read_text()
-    file.write_text("[")
-    assert command_line("list", "studies") == 0
-    assert "mine: studies/mine/storages.json is damaged" in capfd.readouterr().out
+    for damaged in ("[", '{"sqlite:///a.db": "x"}'):
+        file.write_text(damaged)
+        assert command_line("list", "studies") == 0
+        assert "mine: studies/mine/storages.json is damaged" in capfd.readouterr().out
     with closed(file):
         assert command_line("list", "studies") == 0
     assert "cannot read studies/mine/storages.json" in capfd.readouterr().out

@@ -30,7 +30,7 @@ from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
-from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, PRUNERS, SAMPLERS
+from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, MOST_SEEDS, MOST_TRIALS, PRUNERS, SAMPLERS
 
 if TYPE_CHECKING:
     from a3c_zoo.tuning.studies import TuningStudy
@@ -49,7 +49,7 @@ STEPS: Final = "Agent steps of a whole run.  [default: ENV's budget, or 400000]"
 RESUME: Final = (
     "Go on with a study. It has ENV and its options; --trials, --timeout and --final-seeds can be given anew."
 )
-COUNT, MANY = click.IntRange(1, 1000), click.IntRange(1, 10_000)
+COUNT, MANY = click.IntRange(1, MOST_SEEDS), click.IntRange(1, MOST_TRIALS)
 
 
 @click.command(epilog="Example: a3c-zoo tune cartpole --agent nstep --trials 30 --timeout 15m")
@@ -133,6 +133,8 @@ def command(
     if resume is not None:
         _refuse_beside_resume()
         resumed = TuningStudy(study := valid_name(resume, "--resume", MOST_BYTES), storage, runs_dir)
+        if storage is not None:
+            resumed.refuse_modules()
         kept = resumed.settings
         made = {name: getattr(kept, name) for name in KEPT} | {
             "pruner": "halving" if len(kept.rungs) > 1 else "none"

@@ -33,6 +33,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.report.drawing import Group, Panel
 from a3c_zoo.report.pages import ReportSection, TextTable
 from a3c_zoo.store.directory import disk_errors
+from a3c_zoo.tuning.choices import MOST_SEEDS
 from a3c_zoo.tuning.contenders import Contender, ranked, sound
 from a3c_zoo.tuning.racing import TUNING_SEEDS, TuningWatcher, method_of
 from a3c_zoo.tuning.storages import STUDIES_DIR
@@ -56,7 +57,7 @@ DEFAULT: Final = "default"
 FIRST_BLOCK: Final = 10_000_001
 BLOCKS: Final = 1_000_000
 BLOCK_LENGTH: Final = 2_000
-REPORT_OFFSET: Final = 1_000
+REPORT_OFFSET: Final = MOST_SEEDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
-from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, PRUNERS, SAMPLERS
+from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, MOST_SEEDS, MOST_TRIALS, PRUNERS, SAMPLERS
 from a3c_zoo.words import listed
 
 if TYPE_CHECKING:
@@ -86,6 +86,15 @@ def tune(
     counts = {"trials": trials, "seeds": seeds, "final_seeds": last_seeds, "episodes": episodes}
     if small := [name for name, count in counts.items() if count < 1]:
         raise ZooError(f"{listed(small)}: give 1 or more")
+    most = {"trials": MOST_TRIALS, "seeds": MOST_SEEDS, "final_seeds": MOST_SEEDS, "episodes": MOST_TRIALS}
+    if large := [
+        f"{name}: give {most[name]:,} or fewer" for name, count in counts.items() if count > most[name]
+    ]:
+        raise ZooError("; ".join(large))
+    if steps is not None and steps < 1:
+        raise ZooError(f"steps={steps}: give 1 or more")
+    if timeout_s is not None and not timeout_s > 0:
+        raise ZooError(f"timeout_s={timeout_s:g}: give more than 0, or None for no limit")
     settings = make_settings(
         env,
         agent,

@@ -32,12 +32,13 @@ from a3c_zoo.records import FINISHED
 from a3c_zoo.store.checkpoint_evaluations import evaluations_of
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.run import Run
+from a3c_zoo.tuning.choices import MOST_SEEDS
 from a3c_zoo.tuning.contenders import REDUCTION, Contender, next_rung
 
 if TYPE_CHECKING:  # they need Optuna
     from a3c_zoo.tuning.studies import StudySettings, TuningStudy
 
-TUNING_SEEDS: Final = range(1_000_001, 1_001_001)
+TUNING_SEEDS: Final = range(1_000_001, 1_000_001 + MOST_SEEDS)
 #: The most rungs of a race.
 RUNGS: Final = 3
 #: If this many trials in a row cannot be trained, the search ends: the others could not be trained, either.

@@ -90,8 +90,8 @@ def storage_errors(where: str) -> Iterator[None]:
         text = f"{where} is locked: another process has held it for {PATIENCE_S:g} s; stop that one"
         raise ZooError(text) from None
     except OSError as error:
-        text = f"{where} cannot be used: {error.strerror or error}: {error.filename}"
-        raise ZooError(printable(text)) from error
+        place = f": {error.filename}" if error.filename is not None else ""
+        raise ZooError(printable(f"{where} cannot be used: {error.strerror or error}{place}")) from error
     except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
         cause = error.__cause__ or error
         text = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
@@ -121,9 +121,10 @@ def elsewhere(name: str) -> dict[str, Any]:
     path = STUDIES_DIR / name / ELSEWHERE
     try:
         with disk_errors(path, "read", "--study NAME"):
-            if path.exists():
-                return read_json(path)
-            return {}
+            known = read_json(path) if path.exists() else {}
+        if not all(isinstance(about, dict) for about in known.values()):
+            raise ValueError("it must have an object for each storage")
+        return known
     except ValueError as error:
         raise ZooError(f"{path} is damaged ({error}); delete it") from error
 

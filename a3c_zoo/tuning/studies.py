@@ -17,12 +17,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import filelock
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.pruners import BasePruner, SuccessiveHalvingPruner
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
 
@@ -31,6 +33,7 @@ from a3c_zoo.config.yaml import display
 from a3c_zoo.engines.shared_folder import LOCKS_DIR
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.files import valid_name
+from a3c_zoo.plugins.registry import imported_by
 from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.tuning.contenders import REDUCTION, Contender, sound
 from a3c_zoo.tuning.storages import (
@@ -46,6 +49,7 @@ from a3c_zoo.tuning.storages import (
     place_of,
     storage_errors,
 )
+from a3c_zoo.words import listed
 
 #: Attribute of a study: how it was made (`StudySettings`). The number is that of what a study keeps.
 SETTINGS: Final = "a3c-zoo settings 2"
@@ -59,6 +63,8 @@ RESULT: Final = "a3c-zoo result"
 PLACE: Final = "place"
 #: Attribute of a trial: seed → name of the run's directory.
 RUNS: Final = "runs"
+#: What is known of a study in the folder itself.
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 #: What makes a score differ from equal ones is less than this, see `TuningStudy.report`.
 TIE_BREAK: Final = 1e-9
 #: A score without that part is the kept one with so many digits.
@@ -122,19 +128,42 @@ class TuningStudy:
             self._study = optuna.create_study(
                 storage=self._storage, study_name=name, direction="maximize", load_if_exists=True
             )
+            foreign = ZooError(
+                f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of another version; name another"
+            )
+            if self._study.directions != [StudyDirection.MAXIMIZE]:  # `create_study` takes what is there
+                raise foreign
             if settings is not None and not self._trials():
                 self.keep(SETTINGS, asdict(settings))
             try:
                 self.settings = TypeAdapter(StudySettings).validate_python(self.attribute(SETTINGS))
             except ValidationError:
-                text = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of another version"
-                raise ZooError(f"{text}; name another") from None
+                raise foreign from None
             self._study.pruner = _pruner(self.settings.rungs)
-            self.contenders()  # raises what a damaged trial does
+            self._refuse_other_keys()  # raises what a damaged trial does
         if settings is not None:
             self._refuse_others(settings)
             if storage is not None and Path(self.where).resolve() != Path(place_of(None, name)).resolve():
                 keep_elsewhere(name, storage, {"env": settings.env, "agent": settings.agent})
+
+    def _refuse_other_keys(self) -> None:
+        """Raises ZooError for a trial with a key that is not searched: another program, or a stranger, has made it."""
+        for contender in self.contenders():
+            if others := contender.texts.keys() - self.settings.space.keys():
+                what = f"trial {contender.number} has a value of {listed(sorted(others))}, which it does not search"
+                raise ZooError(f"study '{self.name}' ({self.where}) is damaged: {what}; name another")
+
+    def refuse_modules(self) -> None:
+        """Raises ZooError if its environment, or a wrapper, is a module to import: somebody else may have named it."""
+        named = [self.settings.env] if imported_by(self.settings.env) else []
+        for text in self.settings.overrides:
+            if text.partition("=")[0].rpartition(".")[2] == "wrappers":
+                named.append(f"-o {text}")
+        if named:
+            what = f"--storage {self.where}: the study would import what {listed(named)} names"
+            raise ZooError(
+                f"{what}. If you trust it, type its environment and options again, in place of --resume"
+            )
 
     def _refuse_others(self, wanted: StudySettings) -> None:
         for key, mine in asdict(wanted).items():
@@ -314,11 +343,11 @@ def list_studies() -> list[dict[str, Any]]:
     return rows
 
 
-def _row(name: str, storage: str | None = None, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _row(name: str, storage: str | None = None, about: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
     """The row of a study in a journal, or of one in a database, with what is known `about` it."""
     row = _blank(name, place_of(storage, name))
     if storage is not None and "://" in storage:
-        return row | dict(about or {}) | {"state": "elsewhere"}
+        return row | {key: about.get(key) for key in ("env", "agent")} | {"state": "elsewhere"}
     try:
         study = TuningStudy(name, storage, Path("runs"))
     except ZooError as error:

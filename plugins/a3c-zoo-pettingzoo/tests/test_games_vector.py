@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 import toy_games
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, UnknownNameError, ZooError
 from gymnasium import spaces
@@ -17,6 +18,7 @@ from a3c_zoo_pettingzoo.games import GymAgents, make_pettingzoo, shared_of
 from a3c_zoo_pettingzoo.vector import (
     GamesVectorEnv,
     RestorableGamesVectorEnv,
+    everything_allowed,
     make_gym_agents_games,
     make_pettingzoo_games,
 )
@@ -114,6 +116,63 @@ def test_masks(where: str) -> None:
     results = played(env, 4)
     # After row 0, ann has left: all is allowed to her, and action 1 is forbidden to the others.
     assert [mask.tolist() for mask in results[0][-1]["action_mask"]] == [[1, 1, 1], [1, 0, 1], [1, 0, 1]]
+
+
+HAND = spaces.Dict({"card": spaces.Discrete(3), "price": spaces.Box(0, 1, (1,)), "turns": spaces.MultiDiscrete([2, 2])})
+
+
+class Hands(toy_games.Race):
+    """Its actions have parts, and its masks have their form. space: of the actions."""
+
+    def __init__(self, space: spaces.Space[Any] = HAND) -> None:
+        super().__init__(masks="info", lives=(2, 2))
+        self._acts: Any = space
+
+    def _mask(self, agent: str) -> Any:
+        if agent == "bob":
+            return None
+        return {"card": np.array([1, 0, 1], np.int8), "turns": (np.array([1, 1]), np.array([0, 1]))}
+
+    def get_state(self) -> dict[str, Any]:
+        return {"time": self.time}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.time = state["time"]
+        self.agents = list(self.possible_agents)
+
+
+def in_lists(mask: Any) -> Any:
+    if isinstance(mask, dict):
+        return {key: in_lists(part) for key, part in mask.items()}
+    if isinstance(mask, tuple):
+        return [in_lists(part) for part in mask]
+    return None if mask is None else np.asarray(mask).tolist()
+
+
+@pytest.mark.parametrize("space", [HAND, spaces.Box(0, 1, (1,), np.float32)])
+def test_masks_of_parts_travel_as_they_are_given(space: spaces.Space[Any]) -> None:
+    """Whether they fit, and whether they count, is decided by who reads them. A checkpoint has them, too."""
+    env = RestorableGamesVectorEnv([Hands(space)], "hands")
+    _, info = env.reset(seed=0)
+    given = {"card": [1, 0, 1], "turns": [[1, 1], [0, 1]]}
+    assert [in_lists(mask) for mask in info["action_mask"]] == [given, None]
+    assert info["_action_mask"].tolist() == [True, False]
+    other = RestorableGamesVectorEnv([Hands(space)], "hands")
+    other.reset(seed=1)
+    other.set_state(env.get_state())
+    assert [in_lists(mask) for mask in other._info()["action_mask"]] == [given, None]
+
+
+def test_everything_is_allowed_to_those_who_do_not_play() -> None:
+    assert in_lists(everything_allowed(HAND)) == {"card": [True] * 3, "price": None, "turns": [True] * 4}
+    assert in_lists(everything_allowed(spaces.Tuple([spaces.Discrete(2), HAND["price"]]))) == [[True] * 2, None]
+
+
+def test_masks_of_a_checkpoint_of_0_2_0() -> None:
+    env = RestorableGamesVectorEnv([Hands(spaces.Discrete(3))], "hands")
+    env.reset(seed=0)
+    env.set_state(env.get_state() | {"masks": torch.tensor([[True, False, True], [True, True, True]])})
+    assert [mask.tolist() for mask in env._info()["action_mask"]] == [[True, False, True], [True, True, True]]
 
 
 def test_actions_reach_the_agents_they_are_of() -> None:

@@ -44,6 +44,27 @@ def test_a_damaged_piece_and_a_name_that_leads_out_are_refused(tmp_path: Path) -
             write_pieces((Piece(name, b"1"),), tmp_path)
 
 
+def test_a_run_directory_that_has_arrived_takes_no_place_of_others(tmp_path: Path) -> None:
+    job = TrainingJob(COMMAND, 1, tmp_path, "one")
+    arrived = tmp_path / "arriving/one"
+
+    def arrive(text: str) -> None:
+        arrived.mkdir(parents=True)
+        (arrived / "monitor.csv").write_text(text)
+
+    arrive("new")
+    assert engine._put(arrived, job) is None
+    arrive("resumed")
+    assert engine._put(arrived, replace(job, resumes=True)) is None
+    assert (tmp_path / "one/monitor.csv").read_text() == "resumed"
+    arrive("another")
+    fault = engine._put(arrived, job)
+    where = tmp_path / "one-arrived"
+    assert fault == f"{job.path} has appeared meanwhile, and is not overwritten; the run is in {where}"
+    assert (tmp_path / "one/monitor.csv").read_text() == "resumed"
+    assert (where / "monitor.csv").read_text() == "another"
+
+
 def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("X = 1\n")

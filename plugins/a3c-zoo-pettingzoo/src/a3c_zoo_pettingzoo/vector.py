@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from a3c_zoo.errors import ConfigError, EnvironmentContractError, type_and_message
+from a3c_zoo.errors import EnvironmentContractError, type_and_message
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
@@ -223,7 +223,7 @@ class GamesVectorEnv(VectorEnv[Any, Any, Any]):
         """The action masks of all agents, if the game has any: all actions are allowed to those who do not play."""
         if not self._has_masks:
             return {}
-        everything = np.ones(num_actions(self.single_action_space), np.bool_)
+        everything = everything_allowed(self.single_action_space)
         masks = np.empty(self.num_envs, object)
         for n in range(self.num_envs):
             masks[n] = self._masks[n] if self._playing[n] else everything
@@ -244,7 +244,7 @@ class RestorableGamesVectorEnv(GamesVectorEnv):
             "observations": _tensors(self._batch()),
         }
         if self._has_masks:
-            state["masks"] = torch.from_numpy(np.array([*self._info()[MASK]], np.bool_))
+            state["masks"] = [_mask_state(mask) for mask in self._masks]
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -257,7 +257,7 @@ class RestorableGamesVectorEnv(GamesVectorEnv):
         self._observations = list(iterate(self.observation_space, _arrays(state["observations"])))
         if "masks" in state:
             self._has_masks = True
-            self._masks = list(state["masks"].numpy().copy())
+            self._masks = [_mask_of(mask) for mask in state["masks"]]
 
 
 def _tensors(batch: Any) -> Any:
@@ -278,19 +278,37 @@ def _arrays(tensors: Any) -> Any:
     return tensors.numpy().copy()
 
 
-def num_actions(space: spaces.Space[Any]) -> int:
-    """How many elements an action mask of a space has.
-
-    Raises:
-        ConfigError: actions of this space have no masks.
-    """
+def everything_allowed(space: spaces.Space[Any]) -> Any:
+    """The mask that allows all actions of a space, in its form; None for a space that takes no masks."""
     if isinstance(space, spaces.Discrete):
-        return int(space.n)
+        return np.ones(int(space.n), np.bool_)
     if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    raise ConfigError(
-        f"action masks need Discrete or MultiDiscrete actions, not {space}; env.action_masks=false ignores them"
-    )
+        return np.ones(int(space.nvec.sum()), np.bool_)
+    if isinstance(space, spaces.Dict):
+        return {key: everything_allowed(part) for key, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(map(everything_allowed, space))
+    return None
+
+
+def _mask_state(mask: Any) -> Any:
+    """A mask as a checkpoint holds it: an empty list for none."""
+    if mask is None:
+        return []
+    if isinstance(mask, Mapping):
+        return {key: _mask_state(part) for key, part in mask.items()}
+    if isinstance(mask, list | tuple):
+        return [_mask_state(part) for part in mask]
+    return torch.from_numpy(np.array(mask))
+
+
+def _mask_of(state: Any) -> Any:
+    """The mask of which `_mask_state` made this."""
+    if isinstance(state, dict):
+        return {key: _mask_of(part) for key, part in state.items()}
+    if isinstance(state, list):
+        return tuple(map(_mask_of, state)) or None
+    return state.numpy().copy()
 
 
 def _fits(space: spaces.Space[Any], observation: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import defaultdict
@@ -151,7 +152,7 @@ class RayEngine(Engine):
         try:
             fault = self._follow(stream, PieceWriter(arrived), tell)
             if arrived.is_dir():
-                _put(arrived, job.path)
+                fault = _put(arrived, job) or fault
             return fault
         except _StoppedError:  # what has arrived is no whole run
             return STOPPED
@@ -309,8 +310,16 @@ def _cancel(stream: Any) -> None:
                 ray.get(next(stream))
 
 
-def _put(arrived: Path, path: Path) -> None:
-    """Gives a run directory that has arrived its place, also if it was resumed from what is there."""
-    if path.exists():
-        path.rename(arrived.with_name("before"))
-    arrived.rename(path)
+def _put(arrived: Path, job: TrainingJob) -> str | None:
+    """Gives a run directory that has arrived its place, also if it was resumed from what is there.
+
+    Returns a fault if somebody else's directory has taken the place meanwhile; the run then lies beside it.
+    """
+    if job.resumes and job.path.exists():
+        job.path.rename(arrived.with_name("before"))
+    elif os.path.lexists(job.path):
+        kept = job.path.with_name(f"{job.name}-arrived")
+        arrived.rename(kept)
+        return f"{job.path} has appeared meanwhile, and is not overwritten; the run is in {kept}"
+    arrived.rename(job.path)
+    return None

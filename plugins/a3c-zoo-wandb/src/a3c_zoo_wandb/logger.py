@@ -34,7 +34,10 @@ class WandbLogger:
     @hookimpl
     def zoo_run_start(self, run: RunInfo) -> None:
         """Begins a wandb run. A run that is resumed goes on with its own."""
-        known = last_id(run.path / "wandb")
+        folder = run.path / "wandb"
+        if folder.is_symlink():
+            raise ZooError(f"{folder} is a link, and wandb would write where it leads; delete it")
+        known = last_id(folder)
         self._run = wandb.init(
             project=self._config.project,
             entity=self._config.entity,
