@@ -112,6 +112,29 @@ def test_what_is_no_list_of_wrappers(value: str, message: str, capsys: Captured)
     assert message in capsys.readouterr().err
 
 
+class Frames(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Makes grey frames of any observation."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(0, 255, (48, 48, 1), np.uint8)
+
+    def observation(self, observation: Any) -> Any:
+        return np.zeros((48, 48, 1), np.uint8)
+
+
+def test_a_wrapper_that_changes_the_kind_of_observations(capsys: Captured) -> None:
+    """The default set is that of the environment without wrappers. The cure works."""
+    words = ["train", "gym:CartPole-v1", "-o", f"env.wrappers=[{__name__}:Frames]", "--serial", "--dry-run"]
+    assert command_line(*words) == 2
+    cure = "Type the set for what the wrappers make of it: --hyperparams a3c-image\n"
+    assert capsys.readouterr().err.endswith(f"offers Box(0, 255, (48, 48, 1), uint8). {cure}")
+    assert command_line(*words, "--hyperparams", "a3c-image") == 0
+    assert "network       a3c-ff" in capsys.readouterr().out
+    assert command_line(*words, "-o", "network.name=mlp") == 2  # a set would not help
+    assert capsys.readouterr().err.endswith("Choose another: a3c-zoo list networks\n")
+
+
 @pytest.mark.parametrize("agent", ["a3c", "sb3-a2c", "random"])
 def test_training_and_evaluation_have_them(agent: str, tmp_path: Path) -> None:
     overrides = {**SHORT, "env.wrappers": [CUT, "tests.test_wrappers:TimesTen"]}

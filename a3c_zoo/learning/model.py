@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from a3c_zoo.config import Config
+from a3c_zoo.config.sets import sets_for
 from a3c_zoo.errors import ConfigError, ObservationError, PluginError, RunDirectoryError, type_and_message
 from a3c_zoo.files import same_folder
 from a3c_zoo.learning.action_masks import gives_masks, in_a_row
@@ -46,6 +47,8 @@ from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, as_batch, check_supported, observation_spec
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, building, load_factory
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.variants import variant_of
 from a3c_zoo.seeds import SEED_NETWORK, seed_for
 from a3c_zoo.store.saved_state import fitting
 
@@ -135,7 +138,7 @@ def probe_spaces(
         if network is not None and spec.kind not in network.inputs:
             raise ConfigError(
                 f"network '{network.name}' takes {' or '.join(network.inputs)} observations; environment "
-                f"'{entry.name}' offers {observation_space}. Choose another: a3c-zoo list networks"
+                f"'{entry.name}' offers {observation_space}. {_other_network(entry, config, env)}"
             )
         if spec.kind == "image" and config.network is not None and config.network.needs_background:
             spec = replace(spec, background=background_of(env, config.env, entry.name, spec))
@@ -149,6 +152,21 @@ def probe_spaces(
             has_masks=has_masks,
         ),
     )
+
+
+def _other_network(entry: EnvEntry, config: Config, env: VectorEnv[Any, Any, Any]) -> str:
+    """What to type in place of a network that cannot take the observations.
+
+    The default set is that of the environment without wrappers, which may change what is observed.
+    """
+    variant = variant_of(env.single_observation_space, env.single_action_space)
+    wanted = config.agent_name + (f"-{variant}" if variant else "")
+    source = config.sources.get("network.name", "").partition(":")[0]
+    is_of_other_set = source.endswith(".yml") and not source.endswith(f"/{wanted}.yml")
+    names = [each.name for each in sets_for(get_registry(), entry)]
+    if config.env.wrappers and is_of_other_set and wanted in names:
+        return f"Type the set for what the wrappers make of it: --hyperparams {wanted}"
+    return "Choose another: a3c-zoo list networks"
 
 
 def _has_masks(env: VectorEnv[Any, Any, Any]) -> bool:
