@@ -105,8 +105,9 @@ _VALUES: Final = {
 
 #: The values that switch off what a word of `_VALUES` switches on.
 _OFF: Final = {"cuda": "cpu", "lstm": "none", "gru": "none", "linear": "constant", "auto": "1"}
-_YES: Final = ("true", "1", "yes", "on")
 _NO: Final = ("false", "0", "no", "off", "none", "null")
+#: Values that such a word may have here.
+_CHOICES: Final = ("cuda", "cpu", "lstm", "gru", "linear", "constant", "auto")
 
 #: Commands with an environment among their arguments.
 _TAKE_ENVS: Final = ("train", "tune", "compare", "evaluate", "play", "export", "check", "show hyperparams")
@@ -293,16 +294,14 @@ def key_for(word: str, known: Collection[str]) -> str | None:
 
 
 def value_for(word: str, value: Any) -> Any:
-    """The value to give: that which the word itself stands for if it has none, or yes or no; else `value`."""
+    """The value to give: `value`, unless the word itself stands for one, as `cuda` does without a value or with yes."""
     meant = _VALUES.get(plain(word.rpartition(".")[2]))
-    said = str(value).casefold()
     if meant is None:
         return value
-    if value is None or said in _YES:
-        return meant
-    if said in _NO:
-        return _OFF[meant]
-    return value
+    said = str(value).casefold()
+    if said in _NO and not (meant == "cuda" and said == "0"):  # 0 is the number of a GPU
+        return _OFF[meant] if value is not None else meant
+    return value if said in _CHOICES else meant
 
 
 def agent_for(name: str, known: Collection[str]) -> str | None:

@@ -156,8 +156,13 @@ def test_a_reset_that_knows_no_options_is_told_once(registry: Registry) -> None:
     [
         ({"fault": "early", "limit": 4}, ""),
         ({"fault": "early, double"}, "warning: step "),
-        ({"limit": 4}, "warning: episodes end by themselves in the step of their time limit, step 4"),
+        ({"limit": 4}, "warning: episodes end by themselves in the step of their time limit, step"),
         ({"fault": "double", "limit": 5}, "problem: num_envs=1: terminated and truncated are always equal"),
+        ({"fault": "double, second", "limit": 4}, "problem: num_envs=1: terminated and truncated are always equal"),
+        (
+            {"limit": 4, "same_step": True},
+            "warning: episodes end by themselves in the step of their time limit, step 4",
+        ),
     ],
 )
 def test_a_last_step_that_gymnasium_truncates_is_no_fault(kwargs: dict[str, Any], told: str) -> None:

@@ -125,6 +125,7 @@ def test_a_trial_with_a_key_that_is_not_searched(study: TuningStudy) -> None:
         ("gym:no_such_module:Maze-v0", [], "gym:no_such_module:Maze-v0"),
         ("cartpole", ["env.wrappers=[evil_module:Wrap]"], "-o env.wrappers=[evil_module:Wrap]"),
         ("cartpole", ["agent.gamma=0.9", "wrappers=[evil_module:Wrap]"], "-o wrappers=[evil_module:Wrap]"),
+        ("cartpole", [" env.wrappers =[evil_module:Wrap]"], "-o  env.wrappers =[evil_module:Wrap]"),
     ],
 )
 def test_a_study_of_a_named_storage_imports_nothing(
@@ -132,7 +133,10 @@ def test_a_study_of_a_named_storage_imports_nothing(
 ) -> None:
     study.keep(SETTINGS, asdict(study.settings) | {"env": env, "overrides": overrides})
     assert command_line("tune", "--resume", "mine", "--storage", JOURNAL) == 2
-    assert f"the study would import what {named} names. If you trust it, type its" in capsys.readouterr().err
+    assert (
+        f"the study would import what {named} names. If you trust it, type --study mine with its"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_study_that_another_program_made_to_minimize() -> None:

@@ -232,6 +232,18 @@ def test_list_trained(offered: None, capsys: pytest.CaptureFixture[str]) -> None
     assert (row["versions"]["gymnasium"], row["host"]["cores"], round(row["training_s"], 1)) == ("1.4.0", 2, 430.4)
 
 
+def test_the_worst_episode_that_an_agent_tells_of_is_that_of_its_evaluation() -> None:
+    told = {
+        entry.name: worst[1]
+        for entry in a3c_zoo_trained.zoo_trained()
+        if (worst := re.search(r"The worst of 100 episodes gave (.*?)\.(?: |$)", entry.weaknesses))
+    }
+    assert len(told) >= 10
+    for name, number in told.items():
+        evaluation = json.loads((AGENTS / name / "outcome.json").read_text())["evaluation"]
+        assert number == f"{evaluation['min_return']:,.1f}", name
+
+
 def test_the_card_has_all_parts(offered: None, tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
     look = ["alice/games", "--no-film", "--dry-run", tmp_path / "look", "--runs-dir", tmp_path]

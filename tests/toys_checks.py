@@ -103,7 +103,7 @@ class House(Env[dict[str, Any], int]):
         arm = spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3)))
         self.observation_space = spaces.Dict({"arm": arm, "room": spaces.Box(0, 4, (1,), np.float32)})
         self.action_space: Any = spaces.Discrete(2)
-        self.fault, self.steps = fault, 0
+        self.fault, self.steps, self.episodes = fault, 0, 0
 
     def observe(self) -> dict[str, Any]:
         joints = self.np_random.uniform(-1, 1, 2).astype(np.float32)
@@ -121,12 +121,14 @@ class House(Env[dict[str, Any], int]):
             raise ValueError("the roof fell in")
         super().reset(seed=None if "unseeded" in self.fault else seed)
         self.steps = 0
+        self.episodes = self.episodes + 1 if seed is None else 1
         return self.observe(), {}
 
     def step(self, action: int) -> Any:
         self.steps += 1
-        terminated = self.steps == 4 or ("early" in self.fault and bool(self.np_random.random() < 0.3))
-        truncated = self.steps == 4 and "double" in self.fault
+        last = 3 if "second" in self.fault and self.episodes % 2 == 0 else 4
+        terminated = self.steps == last or ("early" in self.fault and bool(self.np_random.random() < 0.3))
+        truncated = self.steps == last and "double" in self.fault
         reward = np.ones(1) if "column" in self.fault else np.nan if "unpaid" in self.fault else 1.0
         return self.observe(), reward, terminated, truncated, {}
 

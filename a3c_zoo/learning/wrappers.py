@@ -95,15 +95,13 @@ def time_limit_of(env: VectorEnv[Any, Any, Any]) -> int | None:
     It calls a last step truncated that is terminated, too.
     """
     inner: Any = env.unwrapped
-    if isinstance(inner, SyncVectorEnv):
-        single = inner.envs[0]
-    else:
-        single = None
-    while isinstance(single, gymnasium.Wrapper) and not isinstance(single, TimeLimit):
+    single = inner.envs[0] if isinstance(inner, SyncVectorEnv) else None
+    limits: list[int] = []
+    while isinstance(single, gymnasium.Wrapper):
+        if isinstance(single, TimeLimit):
+            limits.append(single._max_episode_steps)
         single = single.env
-    if isinstance(single, TimeLimit):
-        return single._max_episode_steps
-    return None
+    return min(limits, default=None)
 
 
 def wrap_all(env: Any, wrappers: list[Wrapper]) -> Any:

@@ -199,7 +199,7 @@ def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
     cure = "truncated = is_over_time and not terminated"
     limit = time_limit_of(subject.env)
     if both.any() and (terminated == truncated).all():
-        if limit is not None and not both[: limit - 1].any():
+        if limit is not None and _shortest_episode(trajectory, subject.mode) == limit:
             message = f"episodes end by themselves in the step of their time limit, step {limit:,}"
             cure = (
                 "if that is no end of the task, leave it to the limit; else register a longer limit, or none"
@@ -212,6 +212,17 @@ def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
         step = int(both.any(axis=1).argmax())
         message = f"step {step} is both terminated and truncated; learning takes it for a termination"
         subject.warn("flags", message, cure)
+
+
+def _shortest_episode(trajectory: Trajectory, mode: str) -> int:
+    """The steps of the shortest episode that has ended; with NEXT_STEP, the step that begins one is none of its own."""
+    gap = 1 if mode == "NextStep" else 0
+    lengths: list[int] = []
+    for ended in trajectory.ended.T:
+        ends = np.flatnonzero(ended)
+        starts = np.concatenate(([0], ends[:-1] + 1 + gap))
+        lengths += (ends + 1 - starts[: len(ends)]).tolist()
+    return min(lengths)
 
 
 def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajectory) -> bool:

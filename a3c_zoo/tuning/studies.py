@@ -157,13 +157,12 @@ class TuningStudy:
         """Raises ZooError if its environment, or a wrapper, is a module to import: somebody else may have named it."""
         named = [self.settings.env] if imported_by(self.settings.env) else []
         for text in self.settings.overrides:
-            if text.partition("=")[0].rpartition(".")[2] == "wrappers":
+            if text.partition("=")[0].strip().rpartition(".")[2] == "wrappers":
                 named.append(f"-o {text}")
         if named:
             what = f"--storage {self.where}: the study would import what {listed(named)} names"
-            raise ZooError(
-                f"{what}. If you trust it, type its environment and options again, in place of --resume"
-            )
+            cure = f"--study {self.name} with its environment and options, in place of --resume"
+            raise ZooError(f"{what}. If you trust it, type {cure}")
 
     def _refuse_others(self, wanted: StudySettings) -> None:
         for key, mine in asdict(wanted).items():

@@ -328,9 +328,8 @@ def _has_ended(study: TuningStudy, race: Race, timeout_s: float | None, took_s: 
             took = f", which took {took_s:,.1f} s"
         text = f"--timeout {timeout_s:.10g}s: too short for one trial{took}"
         raise ZooError(f"{text}; what was trained is kept, and the same command with more time goes on")
-    for (
-        each
-    ) in study.contenders():  # read again: another process may have ended one before its lock was taken
+    # They are read again: another process may have ended one before its lock was taken.
+    for each in study.contenders():
         if each.number in open_here and each.may_go_on_here:
             study.end(each.number)
     return not study.open_elsewhere()

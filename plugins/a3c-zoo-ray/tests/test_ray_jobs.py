@@ -57,12 +57,13 @@ def test_a_run_directory_that_has_arrived_takes_no_place_of_others(tmp_path: Pat
     arrive("resumed")
     assert engine._put(arrived, replace(job, resumes=True)) is None
     assert (tmp_path / "one/monitor.csv").read_text() == "resumed"
-    arrive("another")
-    fault = engine._put(arrived, job)
-    where = tmp_path / "one-arrived"
-    assert fault == f"{job.path} has appeared meanwhile, and is not overwritten; the run is in {where}"
+    for number in (1, 2):
+        arrive(f"another {number}")
+        fault = engine._put(arrived, job)
+        where = tmp_path / f"one-arrived-{number}"
+        assert fault == f"{job.path} has appeared meanwhile, and is not overwritten; the run is in {where}"
+        assert (where / "monitor.csv").read_text() == f"another {number}"
     assert (tmp_path / "one/monitor.csv").read_text() == "resumed"
-    assert (where / "monitor.csv").read_text() == "another"
 
 
 def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

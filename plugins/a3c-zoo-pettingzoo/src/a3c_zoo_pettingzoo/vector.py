@@ -299,7 +299,10 @@ def _mask_state(mask: Any) -> Any:
         return {key: _mask_state(part) for key, part in mask.items()}
     if isinstance(mask, list | tuple):
         return [_mask_state(part) for part in mask]
-    return torch.from_numpy(np.array(mask))
+    numbers = np.array(mask)
+    if numbers.dtype.kind not in "biuf":  # such a mask is ignored, or refused
+        return []
+    return torch.from_numpy(numbers)
 
 
 def _mask_of(state: Any) -> Any:

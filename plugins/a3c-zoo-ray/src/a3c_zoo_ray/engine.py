@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -318,7 +319,8 @@ def _put(arrived: Path, job: TrainingJob) -> str | None:
     if job.resumes and job.path.exists():
         job.path.rename(arrived.with_name("before"))
     elif os.path.lexists(job.path):
-        kept = job.path.with_name(f"{job.name}-arrived")
+        names = (f"{job.name}-arrived-{number}" for number in itertools.count(1))
+        kept = next(path for path in map(job.path.with_name, names) if not os.path.lexists(path))
         arrived.rename(kept)
         return f"{job.path} has appeared meanwhile, and is not overwritten; the run is in {kept}"
     arrived.rename(job.path)
