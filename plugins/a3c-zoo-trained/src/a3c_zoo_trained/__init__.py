@@ -49,7 +49,7 @@ _AGENTS = (
         "bipedal-walker-a3c",
         "gym:BipedalWalker-v3",
         "a3c",
-        "the only seed; extra box2d",
+        "highest of 3 seeds; extra box2d",
         _STUMBLES,
     ),
     ("hopper-a3c", "gym:Hopper-v5", "a3c", "median of 3 seeds; extra mujoco", f"{_WORST} gave 870.3."),
