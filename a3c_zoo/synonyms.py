@@ -294,7 +294,7 @@ def key_for(word: str, known: Collection[str]) -> str | None:
 
 
 def value_for(word: str, value: Any) -> Any:
-    """The value to give: `value`, unless the word itself stands for one, as `cuda` does without a value or with yes."""
+    """The value to give: `value`, or the one that the word stands for, as `cuda` does without a value or with yes."""
     meant = _VALUES.get(plain(word.rpartition(".")[2]))
     if meant is None:
         return value

@@ -57,9 +57,9 @@ class Band:
 
 
 def range_of(returns: Iterable[Floats]) -> tuple[float, float]:
-    """The worst and the best of all methods' returns in an environment. They differ, also if all returns are equal.
+    """The worst and the best of all methods' returns in an environment.
 
-    Without any return they are 0 and 1.
+    They differ, also if all returns are equal. Without any return they are 0 and 1.
     """
     everything = np.concatenate(list(returns))
     if not everything.size:

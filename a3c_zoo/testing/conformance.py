@@ -215,7 +215,7 @@ def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
 
 
 def _shortest_episode(trajectory: Trajectory, mode: str) -> int:
-    """The steps of the shortest episode that has ended; with NEXT_STEP, the step that begins one is none of its own."""
+    """The steps of the shortest episode that has ended. With NEXT_STEP, the step that begins one does not count."""
     gap = 1 if mode == "NextStep" else 0
     lengths: list[int] = []
     for ended in trajectory.ended.T:

@@ -147,14 +147,14 @@ class TuningStudy:
                 keep_elsewhere(name, storage, {"env": settings.env, "agent": settings.agent})
 
     def _refuse_other_keys(self) -> None:
-        """Raises ZooError for a trial with a key that is not searched: another program, or a stranger, has made it."""
+        """Raises ZooError for a trial with a key that is not searched: another program has made it."""
         for contender in self.contenders():
             if others := contender.texts.keys() - self.settings.space.keys():
                 what = f"trial {contender.number} has a value of {listed(sorted(others))}, which it does not search"
                 raise ZooError(f"study '{self.name}' ({self.where}) is damaged: {what}; name another")
 
     def refuse_modules(self) -> None:
-        """Raises ZooError if its environment, or a wrapper, is a module to import: somebody else may have named it."""
+        """Raises ZooError if its environment or a wrapper is a module to import: a stranger may have named it."""
         named = [self.settings.env] if imported_by(self.settings.env) else []
         for text in self.settings.overrides:
             if text.partition("=")[0].strip().rpartition(".")[2] == "wrappers":

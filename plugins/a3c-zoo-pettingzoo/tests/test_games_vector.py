@@ -151,7 +151,7 @@ def in_lists(mask: Any) -> Any:
 
 @pytest.mark.parametrize("space", [HAND, spaces.Box(0, 1, (1,), np.float32)])
 def test_masks_of_parts_travel_as_they_are_given(space: spaces.Space[Any]) -> None:
-    """Whether they fit, and whether they count, is decided by who reads them. A checkpoint has them, too."""
+    """The reader of the masks decides whether they fit and count. A checkpoint has them, too."""
     env = RestorableGamesVectorEnv([Hands(space)], "hands")
     _, info = env.reset(seed=0)
     given = {"card": [1, 0, 1], "turns": [[1, 1], [0, 1]]}
