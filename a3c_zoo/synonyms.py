@@ -294,14 +294,17 @@ def key_for(word: str, known: Collection[str]) -> str | None:
 
 
 def value_for(word: str, value: Any) -> Any:
-    """The value to give: `value`, or the one that the word stands for, as `cuda` does without a value or with yes."""
+    """The value to give: `value`, or the one that the word stands for, as `cuda` does without a value."""
     meant = _VALUES.get(plain(word.rpartition(".")[2]))
     if meant is None:
         return value
+    if value is None:
+        return meant
     said = str(value).casefold()
-    if said in _NO and not (meant == "cuda" and said == "0"):  # 0 is the number of a GPU
-        return _OFF[meant] if value is not None else meant
-    return value if said in _CHOICES else meant
+    is_first_gpu = meant == "cuda" and said == "0"
+    if said in _NO and not is_first_gpu:
+        return _OFF[meant]
+    return said if said in _CHOICES else meant
 
 
 def agent_for(name: str, known: Collection[str]) -> str | None:

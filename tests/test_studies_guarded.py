@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import optuna
 import pytest
 
-from a3c_zoo.config.search import SearchedKey
+from a3c_zoo.config.search import SearchedKey, search_space
 from a3c_zoo.errors import ZooError
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.tuning.racing import Race, TuningWatcher
 from a3c_zoo.tuning.storages import open_storage, storage_errors
 from a3c_zoo.tuning.studies import RUNS, SETTINGS, TuningStudy, list_studies
-from a3c_zoo.tuning.tune import make_settings
+from a3c_zoo.tuning.tune import _has_ended, make_settings
 from tests.toys_runs import command_line
 
 JOURNAL = "studies/mine/journal.jsonl"
@@ -151,3 +154,21 @@ def test_a_study_that_another_program_made_to_minimize() -> None:
 def test_an_error_without_a_file_names_none() -> None:
     with pytest.raises(ZooError, match=r"^here cannot be used: no room$"), storage_errors("here"):
         raise OSError("no room")
+
+
+def test_a_trial_that_another_process_ends_before_its_lock_is_taken(
+    study: TuningStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = TuningStudy.take
+
+    def late(self: TuningStudy, number: int) -> Any:
+        self.end(number)  # as the other process does, which then lets the lock go
+        return take(self, number)
+
+    monkeypatch.setattr(TuningStudy, "take", late)
+    assert [each.may_go_on_here for each in study.contenders()] == [True]
+    registry = get_registry()
+    keys = search_space(registry, registry.env("cartpole"), registry.agent("a3c"), None, ())
+    race = Race(study, keys, 1, math.inf, cast(Any, None), TuningWatcher())
+    assert _has_ended(study, race, None, 0.0)
+    assert [each.state for each in study.contenders()] == ["PRUNED"]

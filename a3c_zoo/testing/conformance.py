@@ -216,12 +216,13 @@ def _check_flags(subject: Subject, trajectory: Trajectory) -> None:
 
 def _shortest_episode(trajectory: Trajectory, mode: str) -> int:
     """The steps of the shortest episode that has ended. With NEXT_STEP, the step that begins one does not count."""
-    gap = 1 if mode == "NextStep" else 0
+    between = 1 if mode == "NextStep" else 0
     lengths: list[int] = []
     for ended in trajectory.ended.T:
-        ends = np.flatnonzero(ended)
-        starts = np.concatenate(([0], ends[:-1] + 1 + gap))
-        lengths += (ends + 1 - starts[: len(ends)]).tolist()
+        begins = 0
+        for end in np.flatnonzero(ended).tolist():
+            lengths.append(end + 1 - begins)
+            begins = end + 1 + between
     return min(lengths)
 
 

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import filelock
@@ -63,8 +62,6 @@ RESULT: Final = "a3c-zoo result"
 PLACE: Final = "place"
 #: Attribute of a trial: seed → name of the run's directory.
 RUNS: Final = "runs"
-#: What is known of a study in the folder itself.
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 #: What makes a score differ from equal ones is less than this, see `TuningStudy.report`.
 TIE_BREAK: Final = 1e-9
 #: A score without that part is the kept one with so many digits.
@@ -128,9 +125,8 @@ class TuningStudy:
             self._study = optuna.create_study(
                 storage=self._storage, study_name=name, direction="maximize", load_if_exists=True
             )
-            foreign = ZooError(
-                f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of another version; name another"
-            )
+            what = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of another version"
+            foreign = ZooError(f"{what}; name another")
             if self._study.directions != [StudyDirection.MAXIMIZE]:  # `create_study` takes what is there
                 raise foreign
             if settings is not None and not self._trials():
@@ -150,8 +146,9 @@ class TuningStudy:
         """Raises ZooError for a trial with a key that is not searched: another program has made it."""
         for contender in self.contenders():
             if others := contender.texts.keys() - self.settings.space.keys():
-                what = f"trial {contender.number} has a value of {listed(sorted(others))}, which it does not search"
-                raise ZooError(f"study '{self.name}' ({self.where}) is damaged: {what}; name another")
+                what = f"trial {contender.number} has a value of {listed(sorted(others))}"
+                text = f"study '{self.name}' ({self.where}) is damaged: {what}, which it does not search"
+                raise ZooError(f"{text}; name another")
 
     def refuse_modules(self) -> None:
         """Raises ZooError if its environment or a wrapper is a module to import: a stranger may have named it."""
@@ -342,11 +339,11 @@ def list_studies() -> list[dict[str, Any]]:
     return rows
 
 
-def _row(name: str, storage: str | None = None, about: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+def _row(name: str, storage: str | None = None, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The row of a study in a journal, or of one in a database, with what is known `about` it."""
     row = _blank(name, place_of(storage, name))
     if storage is not None and "://" in storage:
-        return row | {key: about.get(key) for key in ("env", "agent")} | {"state": "elsewhere"}
+        return row | {key: (about or {}).get(key) for key in ("env", "agent")} | {"state": "elsewhere"}
     try:
         study = TuningStudy(name, storage, Path("runs"))
     except ZooError as error:

@@ -165,7 +165,8 @@ def test_masks_of_parts_travel_as_they_are_given(space: spaces.Space[Any]) -> No
 
 def test_everything_is_allowed_to_those_who_do_not_play() -> None:
     assert in_lists(everything_allowed(HAND)) == {"card": [True] * 3, "price": None, "turns": [True] * 4}
-    assert in_lists(everything_allowed(spaces.Tuple([spaces.Discrete(2), HAND["price"]]))) == [[True] * 2, None]
+    pair = spaces.Tuple([spaces.Discrete(2), HAND["price"]])
+    assert in_lists(everything_allowed(pair)) == [[True] * 2, None]
 
 
 def test_masks_of_a_checkpoint_of_0_2_0() -> None:
