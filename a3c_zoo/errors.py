@@ -10,7 +10,8 @@ import errno
 import os
 import re
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 
 class ZooError(Exception):
@@ -113,6 +114,21 @@ def type_and_message(error: BaseException) -> str:
         return message
     line = traceback.extract_tb(error.__traceback__)[-1].line or ""  # "" without the source
     return f"{message} ({line})" if line.startswith("assert") else message
+
+
+@contextmanager
+def without_exit(what: str) -> Iterator[None]:
+    """The body is code of others: if it ends the program (`sys.exit`), this is an error as any other.
+
+    Raises:
+        WorkerError: the body raises SystemExit; the message begins with `what`.
+    """
+    try:
+        yield
+    except MissingGuardError:
+        raise
+    except SystemExit as error:
+        raise WorkerError(f"{what}: {type_and_message(error)}") from error
 
 
 def one_line(error: BaseException) -> str:

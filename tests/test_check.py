@@ -403,12 +403,13 @@ def test_a_sound_optimizer(entry: OptimizerEntry) -> None:
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [
-        ("OutOfPlace", "300 updates do not change the parameters that it got"),
-        ("OtherMemory", "300 updates do not change the parameters that it got"),
+        ("OutOfPlace", "311 updates do not change the parameters that it got"),
+        ("OtherMemory", "311 updates do not change the parameters that it got"),
         ("DividesByZero", "an update gives parameters that are not finite"),
-        ("OtherMoments", "a new optimizer with the same moments makes another update"),
-        ("OtherMomentsByName", "a new optimizer with the same moments makes another update"),
-        ("Counts", "a new optimizer with the same moments makes another update"),
+        ("OtherMoments", "a new optimizer with the same moments makes other updates"),
+        ("OtherMomentsByName", "a new optimizer with the same moments makes other updates"),
+        ("Counts", "a new optimizer with the same moments makes other updates"),
+        ("LooksAhead", "a new optimizer with the same moments makes other updates"),
         ("ListOfMoments", "optimizer 'toy': moments must return a dict of tensors by name, not a list"),
         ("Idler", "optimizer 'toy' needs a method apply(gradient, learning_rate): None is not a callable object"),
         ("RatelessBall", "needs a method apply(gradient, learning_rate): too many positional arguments"),
@@ -493,6 +494,27 @@ def test_package_data_that_is_named(hill: Path, packages: str, pattern: str, is_
     data = f'[tool.setuptools]\n{packages}\n[tool.setuptools.package-data]\n"*" = ["{pattern}"]\n'
     (hill / "pyproject.toml").write_text(f'[build-system]\nrequires = ["setuptools"]\n{data}')
     assert any("package data" in line for line in plugin_findings("hill_sets")) != is_held
+
+
+@pytest.mark.parametrize(
+    ("package", "pattern", "is_held"),
+    [
+        ("hill_sets", "*.yml", False),  # only of files beside hill_sets/__init__.py
+        ("hill_sets", "*/*.yml", True),
+        ("hill_sets", "**/*.yml", True),
+        ("hill_sets", "hill/*.yml", False),  # the set in hil is left out
+        ("other", "*/*.yml", False),
+        ("hill_sets.hill", "*.yml", False),
+    ],
+)
+def test_package_data_of_one_package(hill: Path, package: str, pattern: str, is_held: bool) -> None:
+    data = f'[tool.setuptools.package-data]\n"{package}" = ["{pattern}"]\n'
+    (hill / "pyproject.toml").write_text(f'[build-system]\nrequires = ["setuptools"]\n{data}')
+    found = [line for line in plugin_findings("hill_sets") if "package data" in line]
+    assert bool(found) != is_held
+    if package == "hill_sets.hill":
+        assert "hil/a3c.yml" in found[0]
+        assert "hill/a3c.yml" not in found[0]
 
 
 def test_sets_of_an_installed_wheel_below_a_project(hill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -591,7 +613,7 @@ def test_what_else_a_plugin_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "entry: factory 'json:__doc__' is not callable",
         "configuration: config 'json:loads' must be a subcl",
         "entry: factory 'json:__name__' is not callable",
-        "optimizer still: 300 updates do not change the par",
+        "optimizer still: 311 updates do not change the par",
         "run hook watch: run hook 'watch' of plugin 'mine-p",
     }
     assert plugin_findings("mine-plugin", "warning") == ["requirement: mine-plugin does not require a3c-zoo"]

@@ -23,6 +23,7 @@ from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.function_env import entry_of
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo_envs import gym_family
 from a3c_zoo_envs._atari import make
 from a3c_zoo_envs._atari_modes import GamesInPython, areas
 
@@ -149,6 +150,17 @@ def test_arguments_that_name_code_are_refused() -> None:
         with pytest.raises(ConfigError, match="imports what its arguments name"):
             made(env, "env.kwargs.env_id=antigravity:x")
     assert "antigravity" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["GymV21Environment-v0", "a3c_zoo:GymV26Environment-v0"])
+def test_its_kind_is_not_found_by_making_what_arguments_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module before the colon is imported already, so a stranger's run may name it."""
+
+    def never(name: str, kwargs: object) -> str:
+        raise AssertionError
+
+    monkeypatch.setattr(gym_family, "_variant", never)
+    assert gym_family.variant(name, {"env_id": "antigravity:x"}) == ""
 
 
 def test_arguments_that_an_environment_gives_itself_stay() -> None:

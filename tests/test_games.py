@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from a3c_zoo.learning.games import EpisodeAccounts, games_over
 from a3c_zoo.learning.objective import Objective, differentiate
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.testing import check_env
 from a3c_zoo.words import agents_text
 from tests.toys import TinyNetwork
 from tests.toys_games import ENTRY, Duo
@@ -246,3 +248,13 @@ def test_agents_in_a_line() -> None:
     many = {f"p{n}": float(n) for n in range(20)}
     assert agents_text(many) == "20 agents, from 0 (p0) to 19.0 (p19)"
     assert agents_text(dict.fromkeys(many, 2.0)) == "20 agents, 2 each"
+
+
+def test_agents_of_a_game_may_see_the_same() -> None:
+    factory = "tests.toys_games:make_together"
+    entry = EnvEntry("together", factory, agents=("ann", "bob"))
+    check_env(entry, num_envs=(1, 3), steps=30)
+    one_stream = replace(entry, kwargs={"is_one_stream": True})
+    check_env(one_stream, num_envs=(1,), steps=30)  # one game
+    with pytest.raises(AssertionError, match="num_envs=4: all environments play the same episodes"):
+        check_env(one_stream, num_envs=(3,), steps=30)

@@ -21,7 +21,7 @@ from gymnasium.spaces import Box, Discrete
 import a3c_zoo
 from a3c_zoo import EnvEntry
 from a3c_zoo.errors import PluginError, ZooError
-from a3c_zoo.learning.function_env import entry_of
+from a3c_zoo.learning.function_env import entry_of, make
 from a3c_zoo.plugins.registry import get_registry
 from tests.toys_runs import environ
 from tests.waits import LIMIT_S
@@ -326,3 +326,23 @@ def test_an_entry_that_is_known_is_used_as_it_is(tmp_path: Path) -> None:
     assert get_registry().owner(entry).name == "envs"
     with pytest.raises(PluginError, match=r"another environment 'pong'.*rename one"):
         a3c_zoo.load_agent(outcome.run, env=EnvEntry("pong", "m:f"), runs_dir=tmp_path)
+
+
+class Grows(CartPoleEnv):
+    """Pays the number of its steps: it keeps the list that it was given."""
+
+    def __init__(self, taken: list[int]) -> None:
+        super().__init__()
+        self.taken = taken
+
+    def step(self, action: Any) -> Any:
+        observation, _, terminated, truncated, info = super().step(action)
+        self.taken.append(1)
+        return observation, float(len(self.taken)), terminated, truncated, info
+
+
+def test_each_environment_has_arguments_of_its_own() -> None:
+    env = make(3, 0, "tests.test_given_environments:Grows", taken=[])
+    env.reset(seed=0)
+    assert [env.step(np.zeros(3, np.int64))[1].tolist() for _ in range(2)] == [[1, 1, 1], [2, 2, 2]]
+    env.close()

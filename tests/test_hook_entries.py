@@ -17,7 +17,7 @@ import a3c_zoo
 from a3c_zoo import EnvEntry, HookEntry, hookimpl
 from a3c_zoo.config import Config, HookConfig
 from a3c_zoo.config.sets import describe, dump_config, load_config, resolve_config
-from a3c_zoo.errors import ConfigError, PluginError
+from a3c_zoo.errors import ConfigError, PluginError, ZooError
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, load_plugins
 from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
 from a3c_zoo.plugins.run_hooks import RunHooks
@@ -206,6 +206,15 @@ def test_a_saved_run_keeps_its_hooks_and_plays_without_them(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="unknown run hook 'early-stop'"):
         load_config(file, registry_of())
     assert load_config(file, registry_of(), with_hooks=False).plugins == {}
+    # A stranger's may send what is trained to an address of theirs.
+    message = (
+        r"config\.yml switches on run hooks, with its settings \(plugins\.early-stop\), and the run is not your own"
+    )
+    with pytest.raises(ZooError, match=message):
+        load_config(file, registry, is_trusted=False)
+    assert load_config(file, registry, is_trusted=False, with_hooks=False).plugins == {}
+    file.write_text(dump_config(resolve(registry, "plugins.logger.enabled=false")))
+    assert load_config(file, registry, is_trusted=False).plugins.keys() == {"logger"}  # it is switched off
     file.write_text(dump_config(resolve(registry_of())))
     assert load_config(file, registry).plugins == {}  # it began without the logger, which is on by default now
 
@@ -349,7 +358,7 @@ def test_from_python_and_in_listings(tmp_path: Path, capsys: pytest.CaptureFixtu
     overrides = {"plugins.logger.enabled": True, "run.stop_when_solved": False}
     outcome = a3c_zoo.train("cartpole", serial=True, steps=300, overrides=overrides, runs_dir=tmp_path / "runs")
     assert (MADE[-1].calls[0], MADE[-1].calls[-1]) == ("init", "zoo_run_end")
-    config = Run(outcome.run).config(load_registry(), with_hooks=True)
+    config = Run(outcome.run, is_trusted=True).config(load_registry(), with_hooks=True)
     assert config.plugins == {"logger": PatienceConfig()}
     capsys.readouterr()
     assert command_line("list", "hooks", "--json") == 0

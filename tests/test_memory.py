@@ -13,10 +13,13 @@ import a3c_zoo
 from a3c_zoo import hardware
 from a3c_zoo.agents.learner import make_ring
 from a3c_zoo.errors import ConfigError
-from a3c_zoo.learning.memory_check import IMAGE_ENVIRONMENT_BYTES, check_memory
+from a3c_zoo.learning.memory_check import check_memory
 from a3c_zoo.learning.spaces import observation_spec
+from a3c_zoo.plugins.entries import load_object
+from a3c_zoo.plugins.registry import get_registry
 from tests.toys_runs import command_line
 
+EMULATOR = 1_000_000
 FRAMES = observation_spec(spaces.Box(0, 255, (4, 84, 84), np.uint8))  # 28,224 bytes
 POLE = observation_spec(spaces.Box(-1, 1, (4,), np.float32))  # 16 bytes
 
@@ -28,18 +31,24 @@ def free(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 def test_as_much_as_on_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     # For each of 2 workers and 8 environments: 21 observations in a rollout and one of the environment's own; and for
     # each worker, 40 observations in bfloat16.
-    needed = 2 * (8 * (22 * 28_224 + IMAGE_ENVIRONMENT_BYTES) + 40 * 28_224 * 2)
+    needed = 2 * (8 * (22 * 28_224 + EMULATOR) + 40 * 28_224 * 2)
     free(monkeypatch, needed)
-    check_memory(FRAMES, workers=2, num_envs=8, stored_steps=20, update_samples=40, number_bytes=2)
-    for others in ({"num_envs": 9}, {"stored_steps": 21}, {"workers": 3}, {"update_samples": 41}, {"number_bytes": 4}):
+    fitting = {"workers": 2, "num_envs": 8, "stored_steps": 20, "update_samples": 40, "number_bytes": 2}
+    fitting["environment_bytes"] = EMULATOR
+    check_memory(FRAMES, **fitting)
+    more = {"num_envs": 9, "stored_steps": 21, "workers": 3, "update_samples": 41, "number_bytes": 4}
+    for name, number in (more | {"environment_bytes": EMULATOR + 1}).items():
         with pytest.raises(ConfigError):
-            check_memory(
-                FRAMES,
-                **{"workers": 2, "num_envs": 8, "stored_steps": 20, "update_samples": 40, "number_bytes": 2, **others},
-            )
+            check_memory(FRAMES, **fitting | {name: number})
 
 
-def test_vectors_have_no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_games_have_an_emulator() -> None:
+    registry = get_registry()
+    assert load_object(registry.env("pong").config).environment_bytes == 1_400_000
+    assert load_object(registry.env("cartpole").config).environment_bytes == 0
+
+
+def test_without_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 2 * 8 * 7 * 16)
     check_memory(POLE, workers=2, num_envs=8, stored_steps=5)
     free(monkeypatch, 2 * 8 * 7 * 16 - 1)

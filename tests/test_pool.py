@@ -67,6 +67,16 @@ def test_the_first_rollout_shows_its_steps() -> None:
         assert all(report.first_rollout == 0 for report in pool.poll())
 
 
+def test_a_learner_that_reports_does_not_end_the_first_rollout() -> None:
+    with running("slow learner", has_learner=True) as pool:
+        pool.start()
+        pool.resume()
+        reports = pool.poll()
+        while not any(report.worker == 1 for report in reports):
+            reports = wait_until(pool.poll)
+        wait_until(lambda: pool.poll()[-1].first_rollout)
+
+
 def test_the_start_tells_how_many_workers_are_ready() -> None:
     told: list[tuple[int, int]] = []
     with running(workers=3, on_ready=lambda ready, workers: told.append((ready, workers))) as pool:

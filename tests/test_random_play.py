@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.plugins.registry import load_registry
+from a3c_zoo.testing.environment_checks import reward_limit_of
 from a3c_zoo.testing.findings import Finding, Findings
 from a3c_zoo.testing.random_play import RandomPlay, ValueRange, far_gamma, judge, measure
 
@@ -164,6 +165,34 @@ def test_the_scale_of_rewards(config: Config, factor: float, status: str) -> Non
     fitting = judged(with_agent(config, reward_scale=1 / factor), play)["reward scale"]
     assert fitting.status == "ok"
     assert judged(with_agent(config, reward_scale="auto"), play)["reward scale"].status == "ok"
+
+
+def test_clipped_rewards_are_small(config: Config) -> None:
+    """Each step pays 50, of which the loss takes ±1 / 2: with γ ½ the returns so far are 0.5, 0.75, 0.875, 0.9375."""
+    with closing(SyncVectorEnv([lambda: Clock(reward=50.0, wage=50.0)] * 2)) as env:
+        play = measure(env, 0.5, 40, reward_limit=0.5)
+    assert play.rewards.high.tolist() == [50]
+    assert play.discounted.deviation == pytest.approx([np.std([0.5, 0.75, 0.875, 0.9375])])
+    found = judged(with_agent(config, reward_scale=2.0, clip_rewards=True), play)["reward scale"]
+    assert found.status == "ok"
+    assert found.text.startswith(
+        "rewards from 50 to 50, deviation 0; the discounted return of rewards clipped to ±0.5 deviates by 0.168"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({"clip_rewards": True, "reward_scale": 1.0}, 1.0),
+        ({"clip_rewards": True, "reward_scale": 4.0}, 0.25),
+        ({"clip_rewards": True, "reward_scale": "auto"}, np.inf),
+        ({"clip_rewards": False, "reward_scale": 4.0}, np.inf),
+        ({"clip_rewards": True}, 1.0),  # a baseline's
+        ({}, np.inf),
+    ],
+)
+def test_to_what_size_rewards_are_clipped(settings: dict[str, Any], limit: float) -> None:
+    assert reward_limit_of(settings) == limit
 
 
 def test_no_reward_at_all_is_no_question_of_scale(config: Config) -> None:

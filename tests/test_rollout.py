@@ -374,6 +374,16 @@ def test_accounts_of_episodes_by_hand() -> None:
         assert episodes(each.add(np.full((2, 1), 4.0), np.array([[T], [T]]), np.array([[F], [T]]))) == [(11, 3, 1)]
 
 
+def test_a_huge_return_leaves_the_next_one_its_digits() -> None:
+    """1e17 + 1 is 1e17. The next episode of the rollout returns 3, and the one that is under way has 1 so far."""
+    accounts = EpisodeAccounts(1)
+    rewards = np.array([1e17, 1.0, 1.0, 1.0, 1.0])[:, None]
+    over = np.array([T, F, F, T, F])[:, None]
+    found = episodes(accounts.add(rewards, np.ones_like(over), over))
+    assert found == [(1e17, 1, 0), (3.0, 3, 3)]
+    assert accounts.returns.tolist() == [1.0]
+
+
 class TestBrokenEnvironments:
     @pytest.mark.parametrize(
         ("fault", "message"),

@@ -30,7 +30,7 @@ from a3c_zoo.runs import train as train_module
 from tests.test_pool import processes, run_until_error, running
 from tests.toys_child import start_a_program
 from tests.toys_pool import STEPS as ROLLOUT
-from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, signal_self, toy_installed
+from tests.toys_runs import Listener, Running, checkpoint, command_line, episodes, scalars, signal_self, toy_installed
 from tests.waits import LIMIT_S, wait_until
 
 
@@ -412,6 +412,28 @@ def test_an_environment_that_fails_now_and_then(tmp_path: Path) -> None:
     assert all("Traceback (most recent call last)" in event["trace"] for event in found)
     # Two environments, whose every other step is a reset; the rollout that breaks is not counted.
     assert 4 * 250 < checkpoint(run)["session"]["steps"] <= 4 * 300
+
+
+@pytest.mark.usefixtures("_toy")
+@pytest.mark.parametrize(
+    ("fault", "message", "began"),
+    [
+        ("exit", "a worker failed: SystemExit: 0", True),
+        ("factory-exit", "environment 'toy' cannot be tried: SystemExit: 0", False),
+    ],
+)
+def test_an_environment_that_ends_the_program_ends_no_serial_run_in_silence(
+    fault: str, message: str, began: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run ends with an error, and has a checkpoint with what was learned before."""
+    settings = ["-o", f"env.fault={fault}", "-o", "env.after=50", "-o", "agent.n_steps=5", "-o", "num_envs=2"]
+    arguments = ["--serial", "--steps", "10000", "--workers", "1", "--runs-dir", f"{tmp_path / 'r'}", *settings]
+    assert command_line("train", "toy", *arguments) == 1
+    assert message in capsys.readouterr().err
+    if began:
+        (run,) = (tmp_path / "r").iterdir()
+        assert json.loads((run / "outcome.json").read_text())["reason"] == "error"
+        assert checkpoint(run)["session"]["steps"] > 30
 
 
 @pytest.mark.usefixtures("_toy")

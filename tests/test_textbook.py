@@ -121,6 +121,8 @@ def test_returns_of_unit_length() -> None:
     valid = flags(F, T, T)
     assert to_unit_length(floats(100, 3, 4), valid)[:, 0] == pytest.approx([20, 0.6, 0.8])  # √(9 + 16) = 5
     assert to_unit_length(floats(0, 0, 0), valid)[:, 0].tolist() == [0, 0, 0]
+    # Their squares are no numbers of float32.
+    assert to_unit_length(floats(0, 3e20, 4e20), valid)[:, 0] == pytest.approx([0, 0.6, 0.8])
     made = rollout(floats(9, 1.0, 4), flags(F, F, T), flags(F, F, F), valid)
     advantages, returns = advantages_and_returns(
         made, ALL, floats(0, 0.1, 0.2), floats(0.1, 0.2, 0), objective(normalize_returns=True)
@@ -186,8 +188,8 @@ def _gradient(made: Textbook, name: str) -> Tensor:
 # Rollouts that end with the episode. The toy's episodes pay (1, 2), (3), (4, 5, 6): see test_rollout.py.
 
 
-def collector(mode: str, num_steps: int, keeps_outputs: bool = False) -> Collector:
-    env = ToyVectorEnv(1, mode=mode, ignored_reward=77)
+def collector(mode: str, num_steps: int, keeps_outputs: bool = False, **toy: Any) -> Collector:
+    env = ToyVectorEnv(1, mode=mode, ignored_reward=77, **toy)
     checked = CheckedEnvironment(env, "toy", observation_spec(env.single_observation_space))
     distribution, generator = action_distribution(env.single_action_space), torch.Generator().manual_seed(0)
     return Collector(
@@ -269,3 +271,16 @@ def test_episodes_are_counted_across_cut_rollouts() -> None:
     collect = collector("NextStep", 2)
     finished = [each for _ in range(4) for each in collect.collect(TinyNetwork())]
     assert [(each.episode_return, each.length) for each in finished] == [(3, 2), (3, 1), (15, 3)]
+
+
+def test_rollouts_of_one_length_have_logits_of_their_own() -> None:
+    """Each episode has two steps, so the second rollout is as long as the first; its network is another one."""
+    collect = collector("SameStep", 6, keeps_outputs=True, scripts=[[([1.0, 2.0], "terminated")]])
+    network = TinyNetwork()
+    for number in (1.0, 2.0):
+        with torch.no_grad():
+            network.theta[:] = number
+        collect.collect(network)
+        assert len(collect.rollout.rewards) == 2
+        assert collect.rollout.logits is not None
+        assert collect.rollout.logits.unique().tolist() == [number]

@@ -41,6 +41,18 @@ def no_environment(env: gymnasium.Env[Any, Any]) -> int:
     return 3
 
 
+class Grows(gymnasium.RewardWrapper[Any, Any]):
+    """Pays the number of steps: it keeps the list that it was given."""
+
+    def __init__(self, env: Any, taken: list[int]) -> None:
+        super().__init__(env)
+        self.taken = taken
+
+    def reward(self, reward: Any) -> float:
+        self.taken.append(1)
+        return float(len(self.taken))
+
+
 def make(name: str, *wrappers: Any) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
     entry = get_registry().env(name)
     config = a3c_zoo.plugins.entries.load_object(entry.config)(wrappers=wrappers)
@@ -66,6 +78,18 @@ def test_the_first_wrapper_is_the_innermost() -> None:
     assert isinstance(env, gymnasium.vector.SyncVectorEnv)
     assert isinstance(env.envs[0], TimesTen)
     env.close()
+
+
+def test_each_environment_has_arguments_of_its_own() -> None:
+    """Also those of the next vector environment: what a wrapper has changed is not in the configuration."""
+    grows: dict[str, Any] = {"tests.test_wrappers:Grows": {"taken": []}}
+    for _ in range(2):
+        env = make("gym:CartPole-v1", grows)
+        env.reset(seed=0)
+        rewards = [env.step(np.array([0, 1]))[1].tolist() for _ in range(2)]
+        env.close()
+        assert rewards == [[1, 1], [2, 2]]
+    assert grows == {"tests.test_wrappers:Grows": {"taken": []}}
 
 
 def test_a_vector_wrapper_fits_every_environment() -> None:

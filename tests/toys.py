@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -174,10 +175,11 @@ class FaultyVectorEnv(ToyVectorEnv):
     """A toy with a fault after some steps.
 
     Args:
-        fault: in `step`: "raise", "name" (raises with a file's name that is not UTF-8), "sleep" (for ever), "hold" (the
-            same with Python's global lock), "kill" (itself, by SIGKILL); "nan", "inf", "shape", "dtype", "list" (of the
-            observation); "reward-nan", "reward-shape", "reward-dtype"; "terminated-shape", "truncated-shape"; of a
-            SAME_STEP truncation: "final-missing", "final-none", "final-nan", "final-shape".
+        fault: in `step`: "raise", "exit" (ends the program), "name" (raises with a file's name that is not UTF-8),
+            "sleep" (for ever), "hold" (the same with Python's global lock), "kill" (itself, by SIGKILL); "nan", "inf",
+            "shape", "dtype", "list" (of the observation); "reward-nan", "reward-shape", "reward-dtype";
+            "terminated-shape", "truncated-shape"; of a SAME_STEP truncation: "final-missing", "final-none",
+            "final-nan", "final-shape".
             In `reset`: "reset-raise", "reset-sleep", "reset-kill", "reset-shape", "reset-dtype".
         after: steps without a fault before it.
     """
@@ -212,6 +214,8 @@ class FaultyVectorEnv(ToyVectorEnv):
         match fault:
             case "raise":
                 raise RuntimeError("the toy broke")
+            case "exit":
+                sys.exit(0)
             case "name":
                 raise RuntimeError("\udcff")
             case "sleep":

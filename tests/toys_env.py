@@ -29,7 +29,7 @@ class RunToyConfig(EnvConfig):
 
     num_envs: int = NUM_ENVS
     fault: str = Field(
-        "", description="see FaultyVectorEnv; and factory-raise, factory-zoo, factory-sleep, worker-sleep"
+        "", description="see FaultyVectorEnv; and factory-raise, factory-exit, factory-zoo, factory-sleep, worker-sleep"
     )
     after: int = Field(0, description="good steps before the fault")
     step_s: float = Field(0.0, description="seconds that a step takes")
@@ -52,6 +52,8 @@ def make(num_envs: int, seed: int, **options: Any) -> ToyVectorEnv:
     match fault:
         case "factory-raise":
             raise RuntimeError("the toy factory broke")
+        case "factory-exit":
+            sys.exit(0)
         case "factory-zoo":
             raise ZooError("the toy cannot be made")
         case "factory-sleep":

@@ -74,6 +74,45 @@ def make(num_envs: int, seed: int, **kwargs: Any) -> Duo:
     return Duo(num_envs)
 
 
+class Together(VectorEnv[Any, Any, Any]):
+    """Games of three steps whose two agents see the same random number and get it as reward. It resets at once."""
+
+    def __init__(self, num_envs: int, is_one_stream: bool) -> None:
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+        self.single_observation_space = spaces.Box(0, 1, (1,), np.float32)
+        self.single_action_space = spaces.Discrete(2)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.draws = 1 if is_one_stream else num_envs // 2
+        self.time = 0
+
+    def _see(self) -> Any:
+        numbers = self.np_random.random(self.draws).astype(np.float32)
+        return np.repeat(np.broadcast_to(numbers, self.num_envs // 2), 2)[:, None]
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return self._see(), {}
+
+    def step(self, actions: Any) -> Any:
+        self.time += 1
+        seen = self._see()
+        rewards = seen[:, 0].astype(np.float64)
+        ended = np.full(self.num_envs, self.time == 3)
+        never = np.zeros(self.num_envs, np.bool_)
+        if not ended[0]:
+            return seen, rewards, never, never, {}
+        self.time = 0
+        return self._see(), rewards, ended, never, {"final_obs": seen, "_final_obs": ended}
+
+
+def make_together(num_envs: int, seed: int, is_one_stream: bool = False) -> Together:
+    """The factory of `together`."""
+    return Together(num_envs, is_one_stream)
+
+
 ENTRY = EnvEntry("duo", f"{__name__}:make", agents=("ann", "bob"), threshold=100.0)
 
 

@@ -40,7 +40,8 @@ class CountingWorker:
             time.sleep(600)
 
     def work(self) -> None:
-        for _ in range(10**6 if self.fault == "slow" else STEPS):
+        is_slow = self.fault == "slow" or (self.fault == "slow learner" and self.rank == 0)
+        for _ in range(10**6 if is_slow else STEPS):
             time.sleep(0.0005)
             self.on_tick()
         self.row[0] += STEPS

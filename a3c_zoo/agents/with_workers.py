@@ -95,7 +95,7 @@ def train(
     check_portable(worker, learner, loss)
     spaces = read_spaces(context.entry, context.network, config, context.supported_spaces, context.serial)
     if crew is None:
-        check_room(config, spaces, config.run.workers)
+        check_room(config, spaces, config.run.workers, has_processes=not context.serial)
     saved = agent_state(context, spaces, learner is not None)  # before there is a network of the wrong size
     if saved:  # with the background that its parameters know
         known = Spaces.from_state_dict(saved.model.spaces).observations.background
@@ -118,8 +118,12 @@ def train(
     supervise(made, context, _snapshot(model, shared, made))
 
 
-def check_room(config: Config, spaces: Spaces, workers: int) -> None:
-    """Raises ConfigError if this number of workers does not fit into this machine's memory."""
+def check_room(config: Config, spaces: Spaces, workers: int, has_processes: bool = True) -> None:
+    """Raises ConfigError if this number of workers does not fit into this machine's memory.
+
+    Args:
+        has_processes: whether each worker is a process, of which a machine can have so many only.
+    """
     agent = config.agent
     assert isinstance(agent, LossConfig)
     assert config.network is not None
@@ -135,8 +139,9 @@ def check_room(config: Config, spaces: Spaces, workers: int) -> None:
         stored_steps=agent.stored_steps,
         update_samples=per_update if config.run.device == "cpu" else 0,
         number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
+        environment_bytes=config.env.environment_bytes,
     )
-    if workers > 1:
+    if has_processes and workers > 1:
         check_processes(workers)
 
 

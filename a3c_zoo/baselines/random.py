@@ -86,7 +86,13 @@ def run(context: RunContext) -> None:
     num_steps = config.agent.n_steps
     num_envs = config.env.num_envs
     spaces = probe_spaces(entry, None, config, context.supported_spaces)
-    check_memory(spaces.observations, workers=1, num_envs=num_envs, stored_steps=num_steps)
+    check_memory(
+        spaces.observations,
+        workers=1,
+        num_envs=num_envs,
+        stored_steps=num_steps,
+        environment_bytes=config.env.environment_bytes,
+    )
     network = UniformNetwork(spaces.actions.num_logits)
     resumes = 0
     steps = torch.zeros(1, dtype=torch.int64)

@@ -273,7 +273,14 @@ def _check_spaces(entry: EnvEntry, config: Config, supported: Sequence[str]) -> 
         on_cpu = agent.updates(num_envs)[1]
     else:
         on_cpu = 0
-    check_memory(spec, workers=1, num_envs=num_envs, stored_steps=agent.rollout_steps, update_samples=on_cpu)
+    check_memory(
+        spec,
+        workers=1,
+        num_envs=num_envs,
+        stored_steps=agent.rollout_steps,
+        update_samples=on_cpu,
+        environment_bytes=config.env.environment_bytes,
+    )
 
 
 def load(

@@ -378,6 +378,8 @@ class EnvConfig(Section):
 
     #: Name of a key in other programs → the key. Both may be typed.
     also_called: ClassVar[Mapping[str, str]] = {}
+    #: What an environment takes at least of the memory, in bytes, beside its observations.
+    environment_bytes: ClassVar[int] = 0
 
     @field_validator("kwargs")
     @classmethod

@@ -222,15 +222,15 @@ def load_config(
 
     Args:
         flags: replace values of the file; see `resolve_config`.
-        is_trusted: whether its environment and `env.wrappers` may name a module to import; see
-            `Registry.env`.
+        is_trusted: whether its environment and `env.wrappers` may name a module to import, see
+            `Registry.env`; and whether it may switch on run hooks.
         doubt: why not.
         with_hooks: False leaves out the settings of run hooks, whose plugins playing does not need.
 
     Raises:
         ConfigError: has one line for each fault.
         UnknownNameError: its environment or agent is not installed.
-        ZooError: it names a module to import, and is not trusted.
+        ZooError: it names a module to import, or run hooks, and is not trusted.
     """
     document = yaml.read_document(Path(path), str(path))
     names = [document.data.get(key) for key in ("env_name", "agent_name")]
@@ -244,12 +244,23 @@ def load_config(
     settings.add_document(document)
     settings.add_flags(flags or {})
     config = _as_it_began(settings.config(), document)
-    if not is_trusted and config.env.wrappers:
-        raise ZooError(
-            f"{path} names wrappers to import (env.wrappers), and the run is not your own{doubt and f': {doubt}'}. "
-            "If you trust whoever made it: --trust"
-        )
+    if not is_trusted:
+        _refuse_of_strangers(config, path, doubt)
     return config
+
+
+def _refuse_of_strangers(config: Config, path: str | Path, doubt: str) -> None:
+    """Raises ZooError for values that let a run of somebody else do more than train: imports, and run hooks."""
+    hooks = [f"plugins.{name}" for name, settings in config.plugins.items() if settings.enabled]
+    what = ""
+    if config.env.wrappers:
+        what = "names wrappers to import (env.wrappers)"
+    elif hooks:  # such as one that sends metrics to an address
+        what = f"switches on run hooks, with its settings ({', '.join(hooks)})"
+    if what:
+        raise ZooError(
+            f"{path} {what}, and the run is not your own{doubt and f': {doubt}'}. If you trust whoever made it: --trust"
+        )
 
 
 def _as_it_began(config: Config, document: Document) -> Config:

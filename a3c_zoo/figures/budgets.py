@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from a3c_zoo.figures.measures import MeasuredRun
@@ -22,11 +22,27 @@ def budget_of(record: RunRecord) -> str:
     return " and ".join(filter(None, words)) or "no budget"
 
 
+def processors_of(records: Iterable[RunRecord]) -> list[str]:
+    """The processors that runs were made on, each once."""
+    hosts = (record.host for record in records)
+    return sorted(
+        {f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()}
+    )
+
+
+def is_time_of_other_machines(records: Sequence[RunRecord]) -> bool:
+    """Whether a budget is a time, and the runs were made on different machines: then these decide who learns more."""
+    is_time = any(record.settings.get("run.time_limit_s") for record in records)
+    return is_time and len(processors_of(records)) > 1
+
+
 def have_one_budget(runs: Sequence[MeasuredRun]) -> bool:
     """Whether all runs had the same budget. Those of other programs have none: whether all runs are about equally long.
 
-    Only then may the report claim a difference between their methods.
+    A time on different machines is no budget. Only with one budget may the report claim a difference between methods.
     """
+    if is_time_of_other_machines([run.record for run in runs]):
+        return False
     budgets = {budget_of(run.record) for run in runs if run.record.is_ours}
     return len(budgets) <= 1 and (all(run.record.is_ours for run in runs) or are_alike_long(runs))
 

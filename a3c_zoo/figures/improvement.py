@@ -63,7 +63,7 @@ class EarlierChance(NamedTuple):
         unknown: the share of pairs of runs with an unknown order; each such pair counts half. With a budget in steps,
             a fast method that fails ends before the other method reaches anything, and many orders are unknown.
         at_worst: the probability if the method that is ahead had lost all pairs whose order is unknown. p_at_worst: the
-            greatest p that the unknown orders allow; 1 if the other method would then be ahead.
+            greater of p and the p of this worst case; 1 if the other method would then be ahead.
     """
 
     value: float

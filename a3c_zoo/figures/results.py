@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from a3c_zoo.figures import claims, statistics
-from a3c_zoo.figures.budgets import have_one_budget
+from a3c_zoo.figures.budgets import have_one_budget, processors_of
 from a3c_zoo.figures.claims import Claim, Question
 from a3c_zoo.figures.decisions import Decisions
 from a3c_zoo.figures.durations import MeanDifference, TimeToThreshold, mean_difference, time_to_threshold
@@ -187,10 +187,7 @@ class Results:
     @property
     def machines(self) -> list[str]:
         """The processors that the runs were made on."""
-        hosts = (run.record.host for run in self.runs)
-        return sorted(
-            {f"{host['cpu']}, {host['cores']} cores" for host in hosts if {"cpu", "cores"} <= host.keys()}
-        )
+        return processors_of(run.record for run in self.runs)
 
     @property
     def no_seconds(self) -> str:

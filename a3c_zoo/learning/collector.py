@@ -21,7 +21,7 @@ from a3c_zoo.learning.networks import ActorCritic
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.returns import Bools
 from a3c_zoo.learning.rollout import Rollout
-from a3c_zoo.library_settings import LibrarySettings, kept_settings
+from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.store.saved_state import fitting
 
 #: A rollout that ends with its episode draws noise for so many rows at a time: it may reserve a million, and
@@ -201,12 +201,11 @@ class Collector:
         resets = rollout.resets
         masks = self._masks
         num_rows = self._begin_rollout()
-        settings = LibrarySettings.now()
         policy = self._policy(network)
         noise = self._noise
         clock = time.perf_counter
         env_s = 0.0
-        with torch.no_grad():
+        with kept_settings(), torch.no_grad():
             for t in range(num_rows):
                 distribution.sample(policy(rollout.observations[t]), noise.row(t), rollout.actions[t])
                 began_s = clock()
@@ -239,7 +238,6 @@ class Collector:
                 if cut_at_end and over[t + 1, 0]:
                     num_rows = t + 1
                     break
-        settings.restore()
         self.env_s = env_s
         return self._end_rollout(num_rows)
 
@@ -275,7 +273,8 @@ class Collector:
         self._is_whole = True
         if rollout.values is not None:
             rollout.logits = torch.stack(self._logits)
-        if num_rows != len(self.rollout.rewards):
+        has_new_logits = self._cut_at_end and rollout.logits is not None
+        if has_new_logits or num_rows != len(self.rollout.rewards):
             self.rollout = rollout.head(num_rows)
         self._checked.check_finite(self.rollout, self._rewards[:num_rows])
         return self._accounts.add(self._rewards[:num_rows], self.rollout.valid, over[1 : num_rows + 1])

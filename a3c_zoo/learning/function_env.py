@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -104,7 +105,9 @@ def make(
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     make_one = loaded(function)
-    return SyncVectorEnv([lambda: make_one(**kwargs)] * num_envs)
+    return SyncVectorEnv(
+        [lambda: make_one(**deepcopy(kwargs))] * num_envs
+    )  # an environment may change its own
 
 
 #: The factory of these entries.

@@ -76,8 +76,10 @@ class EpisodeAccounts:
         num_agents = self._num_agents
         num_steps = len(rewards)
         in_games = (num_steps, -1, num_agents)
-        returns = self.returns + np.cumsum(np.where(valid, rewards, 0), axis=0, dtype=np.float64)
+        paid = np.where(valid, rewards, 0).astype(np.float64)
+        returns = self.returns + np.cumsum(paid, axis=0)
         of_agents = returns.reshape(in_games)  # a view
+        paid_to_agents = paid.reshape(in_games)
         played = valid.reshape(in_games).any(axis=2)
         lengths = self.lengths + np.cumsum(played, axis=0, dtype=np.int64)
         games = over
@@ -90,7 +92,9 @@ class EpisodeAccounts:
             own = of_agents[t, g].copy()
             agent_returns = tuple(own.tolist()) if num_agents > 1 else ()
             finished.append(FinishedEpisode(float(own.sum()), int(lengths[t, g]), int(t), agent_returns))
-            of_agents[t:, g] -= own
+            of_agents[t, g] = 0.0
+            # Begun anew: a sum that had been huge would have lost the digits of the next episode.
+            of_agents[t + 1 :, g] = np.cumsum(paid_to_agents[t + 1 :, g], axis=0)
             lengths[t:, g] -= lengths[t, g]
         self.returns = returns[-1].copy()
         self.lengths = lengths[-1].copy()

@@ -14,8 +14,6 @@ from a3c_zoo.hardware import giga
 from a3c_zoo.learning.spaces import ObservationSpec
 from a3c_zoo.store.saved_state import tensors_of
 
-#: Memory of an environment with images beside its observations, in bytes (an Atari emulator of ale-py 0.12).
-IMAGE_ENVIRONMENT_BYTES = 1_400_000
 #: Numbers that any network may make, whatever its size.
 FREE_NUMBERS = 1_000_000
 
@@ -28,6 +26,7 @@ def check_memory(
     stored_steps: int,
     update_samples: int = 0,
     number_bytes: int = 4,
+    environment_bytes: int = 0,
 ) -> None:
     """Compares a lower bound of the memory that a run needs with the memory that is free.
 
@@ -38,13 +37,14 @@ def check_memory(
         stored_steps: observations that a worker stores for each environment, beside the newest one.
         update_samples: observations that become floating point at once for an update, in the CPU's memory.
         number_bytes: size of a floating point number: 4, or 2 in bfloat16.
+        environment_bytes: what an environment takes at least, beside its observations.
 
     Raises:
         ConfigError: the run cannot fit.
     """
     size = spec.dtype.itemsize * prod(spec.shape)
     elements = prod(spec.shape)
-    own = size + (IMAGE_ENVIRONMENT_BYTES if spec.kind == "image" else 0)
+    own = size + environment_bytes
     rollout = (stored_steps + 1) * num_envs * size
     update = update_samples * elements * number_bytes
     keys = "env.num_envs or agent.n_steps"

@@ -193,9 +193,10 @@ def scaled_rewards(rewards: Floats, scale: float, limit: float) -> Floats:
 
 def to_unit_length(returns: Floats, valid: Bools) -> Floats:
     """Divides returns by the L2 norm of the valid ones (Zai & Brown 2020, chapter 5); zeros stay zeros."""
-    norm = np.linalg.norm(returns[valid])
+    wide = returns.astype(np.float64)  # the squares of large numbers are too large for float32
+    norm = np.linalg.norm(wide[valid])
     divisor = norm if norm > 0 else 1.0
-    result: Floats = returns / np.float32(divisor)
+    result: Floats = (wide / divisor).astype(np.float32)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,7 +50,7 @@ class Wrapper:
             ConfigError: the wrapper does not fit the environment, or returns something else.
         """
         try:
-            wrapped = self.call(env, **self.arguments)
+            wrapped = self.call(env, **deepcopy(self.arguments))  # a wrapper may change its own
         except Exception as error:
             env.close()
             raise ConfigError(f"env.wrappers: '{self.path}' fails: {type_and_message(error)}") from error

@@ -158,9 +158,9 @@ class WorkerPool:
         self._look()
         reports = self._reports
         self._reports = []
-        if not any(
-            member.has_reported for member in self._members
-        ):  # a slow environment may need minutes for it
+        collecting = self._members[: self._num_collecting]
+        # A slow environment may need minutes for its first rollout. A learner, which comes last, reports at once.
+        if not any(member.has_reported for member in collecting):
             ticks = self._counters.ticks[: self._num_collecting] - self._ticks_before
             reports.append(Report(first_rollout=int(ticks.max())))
         return reports

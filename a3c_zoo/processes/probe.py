@@ -15,7 +15,7 @@ from typing import Any
 
 from a3c_zoo import errors
 from a3c_zoo.config import Config, RunConfig
-from a3c_zoo.errors import PluginError, WorkerError, ZooError, type_and_message
+from a3c_zoo.errors import PluginError, WorkerError, ZooError, type_and_message, without_exit
 from a3c_zoo.learning.model import Spaces, probe_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.child import ChildProcess, end_children
@@ -29,7 +29,8 @@ def read_spaces(
 ) -> Spaces:
     """Does what `probe_spaces` does, in a child process unless the run is serial. Raises as `probe_in_child`."""
     if serial:
-        return probe_spaces(entry, network, config, supported)
+        with without_exit(f"environment '{entry.name}' cannot be tried"):
+            return probe_spaces(entry, network, config, supported)
     return probe_in_child(entry, network, config, supported)
 
 

@@ -6,9 +6,13 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from a3c_zoo.errors import without_exit
 from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.processes.crew import CutShort, Worker, WorkerFactory
 from a3c_zoo.records import Report
+
+#: What is said of a worker whose environment ends the program. In a process of its own it would end the worker alone.
+FAILED = "a worker failed"
 
 
 class SerialCrew:
@@ -55,7 +59,8 @@ class SerialCrew:
             is_learner = self._has_learner and rank == self._num_workers - 1
             # A learner is not interrupted: what was collected is learned from, or kept.
             on_tick = (lambda: None) if is_learner else self._on_tick
-            self._workers.append(self._factory(self._worker_context, rank, state, on_tick))
+            with without_exit(FAILED):
+                self._workers.append(self._factory(self._worker_context, rank, state, on_tick))
 
     def _on_tick(self) -> None:
         if self._cuts_rollouts():
@@ -65,7 +70,7 @@ class SerialCrew:
         """Does nothing: workers work when polled."""
 
     def poll(self) -> list[Report]:
-        with contextlib.suppress(CutShort):
+        with without_exit(FAILED), contextlib.suppress(CutShort):
             if self._has_learner:
                 collecting = self._workers[:-1]
             else:
@@ -85,7 +90,9 @@ class SerialCrew:
     def stop(self) -> list[Report]:
         reports = [worker.report() for worker in self._workers]  # of the round in which one has failed
         for worker in self._workers:
-            with contextlib.suppress(Exception):  # an environment that failed may fail to close too
+            with contextlib.suppress(
+                Exception, SystemExit
+            ):  # an environment that failed may fail to close too
                 worker.close()
         self._workers.clear()
         self._one_thread.close()

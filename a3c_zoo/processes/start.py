@@ -23,7 +23,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
 
-from a3c_zoo.errors import ForkServerError, MissingGuardError, PluginError, ZooError
+from a3c_zoo.errors import ConfigError, ForkServerError, MissingGuardError, PluginError, ZooError
 from a3c_zoo.processes import temporary_folder
 from a3c_zoo.system import (
     IS_LINUX,
@@ -91,12 +91,20 @@ at_fork(after_in_child=_forget_fork_server)
 
 
 def process_context(start_method: str = "auto") -> context.BaseContext:
-    """Returns the multiprocessing context for "auto", "forkserver" or "spawn"; does not touch the global default."""
+    """Returns the multiprocessing context for "auto", "forkserver" or "spawn"; does not touch the global default.
+
+    Raises:
+        ConfigError: this system does not have the method.
+    """
     if start_method == "auto":
         if IS_LINUX:
             start_method = "forkserver"
         else:
             start_method = "spawn"
+    if start_method not in multiprocessing.get_all_start_methods():
+        raise ConfigError(
+            f"run.start_method: {start_method} — this system does not have it: -o run.start_method=auto"
+        )
     return multiprocessing.get_context(start_method)
 
 

@@ -215,7 +215,7 @@ def chances(env: str | None, pairs: Sequence[PairResults], claims: Sequence[Clai
         "Probability: that a run of the first is better than a run of the second. A tie counts half. So does a pair "
         "whose order is unknown because a run ended too early. Difference: of interquartile means, and of mean times, "
         "each cut off where a method's longest run ended. "
-        "p is the greatest that the unknown orders allow, so it may be above 5 % where the interval leaves out ½. "
+        "p is that of the worst case of the unknown orders, so it may be above 5 % where the interval leaves out ½. "
         "p over all claims: adjusted for the number of claims; a claim holds if it is at most 5 %."
     )
     columns = ("", "in what", "probability", "difference", "not known", "p", "p over all claims")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from a3c_zoo.figures import decisions
-from a3c_zoo.figures.budgets import are_alike_long, budget_of
+from a3c_zoo.figures.budgets import are_alike_long, budget_of, is_time_of_other_machines
 from a3c_zoo.figures.claims import ERROR, Claim, needs, percent
-from a3c_zoo.figures.figure_table import FIGURES
+from a3c_zoo.figures.figure_table import FIGURES, QUESTIONS
 from a3c_zoo.figures.improvement import EarlierChance
 from a3c_zoo.figures.results import MethodResults, Results, final_return_in
 from a3c_zoo.report.pages import number, ranged, seconds
@@ -127,9 +127,14 @@ def _about_budgets(results: Results) -> list[str]:
         for name, method in in_env.methods.items():
             for record in (run.record for run in method.runs if run.record.is_ours):
                 budgets.setdefault(name, {})[budget_of(record)] = None
+        records = [run.record for method in in_env.methods.values() for run in method.runs]
         if len({frozenset(words) for words in budgets.values()}) > 1:
             told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
             sentences.append(f"{env}: methods had different budgets ({told}){UNLIKE}")
+        elif is_time_of_other_machines(records):
+            sentences.append(
+                f"{env}: the budget is a time, and the runs were made on different machines{UNLIKE}"
+            )
     return sentences
 
 
@@ -247,10 +252,16 @@ def _about_claims(results: Results) -> list[str]:
     if not results.claims:
         return []
     count = len(results.claims)
-    most = percent(ERROR)
-    rule = f"The probability that this claim is wrong is at most {most} (permutation test)."
+    most = f"at most about {percent(ERROR)}"
+    rule = f"The probability that this claim is wrong is {most} (permutation test)."
     if count > 1:
-        rule = f"The probability that any of these {count} claims is wrong is at most {most} (permutation tests, Holm)."
-    if results.question and count > 1:
+        rule = (
+            f"The probability that any of these {count} claims is wrong is {most} (permutation tests, Holm)."
+        )
+    if not results.question:
+        return [rule, needs(results.claims)]
+    if not any(claim.question.measure in QUESTIONS[results.question] for claim in results.claims):
+        rule += f" Nothing could be asked about the main question ({results.question})."
+    elif count > 1:
         rule += f" The main question ({results.question}) came first; others are claimed only if all its claims hold."
     return [rule, needs(results.claims)]

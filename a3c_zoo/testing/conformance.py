@@ -253,11 +253,12 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajecto
     differs = any(other.first_difference(trajectory) is not None for other in others)
     fault = f"reset(seed=1) to reset(seed={OTHER_SEEDS[-1]}) give the same episodes"
     subject.expect(differs, check, f"it is random, but {fault}: the seed is ignored", cure)
-    if subject.num_envs > 1:
+    num_agents = subject.entry.num_agents
+    if subject.num_envs > num_agents:  # more than one game; the agents of a game may well see the same
         equal = np.repeat(actions[:, :1], subject.num_envs, axis=1)
         played = (subject.new_trajectory(equal, seed) for seed in (1, *OTHER_SEEDS))
         apart = any(
-            (array != array[:, :1]).any()
+            (array[:, ::num_agents] != array[:, :1]).any()
             for episodes in played
             for array in (*episodes.observations, episodes.steps)
         )

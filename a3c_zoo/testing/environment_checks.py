@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import warnings
@@ -152,8 +153,17 @@ def _play_randomly(setup: RunSetup, findings: Findings) -> None:
             limit_s=RANDOM_S,
             give_sign=findings.give_sign,
             takes_masks=env_config.action_masks,
+            reward_limit=reward_limit_of(settings),
         )
     random_play.judge(play, setup.config, findings)
+
+
+def reward_limit_of(settings: Mapping[str, Any]) -> float:
+    """To what size the loss clips rewards before it scales them; infinite if it does not, or finds the scale itself."""
+    scale = settings.get("reward_scale", 1.0)
+    if not settings.get("clip_rewards") or scale == "auto":
+        return math.inf
+    return 1 / float(scale)
 
 
 def _check_render(setup: RunSetup, findings: Findings, cure: str) -> None:

@@ -13,8 +13,11 @@ from a3c_zoo.learning.optimizers import new_moments, new_optimizer, without_deno
 from a3c_zoo.plugins.entries import OptimizerEntry
 from a3c_zoo.testing.findings import Findings
 
-#: The number of updates: the first ones may move nothing, as in a warm-up.
-UPDATES = 300
+#: The number of updates: the first ones may move nothing, as in a warm-up. It is prime, because a counter that is not
+#: kept in a moment shows itself only within its period.
+UPDATES = 311
+#: The number of updates after which two optimizers are compared: a counter may change an update once in so many.
+UPDATES_AFTER = 50
 #: The number of parameters.
 P = 100
 #: The learning rate.
@@ -27,15 +30,15 @@ CURE_MOMENTS = (
 
 
 def examine_optimizer(entry: OptimizerEntry, config: OptimizerConfig, findings: Findings, check: str) -> None:
-    """Makes some updates as a worker does, and one more with a new optimizer, as a resumed worker does."""
+    """Makes some updates as a worker does, and some more beside a new optimizer, as a resumed worker does."""
     with lent_generator(), without_denormals():
         torch.manual_seed(0)
         parameters = torch.randn(P)
-        gradients = torch.rand(UPDATES + 1, P) + 0.5
+        gradients = torch.rand(UPDATES + UPDATES_AFTER, P) + 0.5
         before = parameters.clone()
         moments = new_moments(entry, parameters, config)
         used = _Updates(entry, config, parameters, moments)
-        used.make(gradients[:-1])
+        used.make(gradients[:UPDATES])
         if torch.equal(parameters, before):
             findings.stop(
                 check, f"{UPDATES} updates do not change the parameters that it got", CURE_PARAMETERS
@@ -44,9 +47,9 @@ def examine_optimizer(entry: OptimizerEntry, config: OptimizerConfig, findings: 
             findings.stop(check, "an update gives parameters that are not finite", "add ε to a divisor")
         copy = parameters.clone()
         copies = {name: moment.clone() for name, moment in moments.items()}
-        used.make(gradients[-1:])
-        _Updates(entry, config, copy, copies).make(gradients[-1:])
-    message = "a new optimizer with the same moments makes another update: workers and checkpoints miss what it keeps"
+        used.make(gradients[UPDATES:])
+        _Updates(entry, config, copy, copies).make(gradients[UPDATES:])
+    message = "a new optimizer with the same moments makes other updates: workers and checkpoints miss what it keeps"
     if not torch.allclose(parameters, copy):
         findings.stop(check, message, CURE_MOMENTS)
     findings.ok(check, f"{UPDATES} updates change parameters and moments in place")

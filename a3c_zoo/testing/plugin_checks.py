@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import fnmatch
 import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -121,9 +120,11 @@ def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findin
 
 def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     """The sets, in an editable project that setuptools builds, that no pattern of its package data matches."""
-    paths = [
-        path for each in sets if (path := Path(str(each.file))).is_file() and not INSTALLED & {*path.parts}
-    ]
+    paths = {
+        path: each.package
+        for each in sets
+        if (path := Path(str(each.file))).is_file() and not INSTALLED & {*path.parts}
+    }
     project = next(
         (folder for path in paths for folder in path.parents if (folder / "pyproject.toml").exists()), None
     )
@@ -136,8 +137,11 @@ def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
     ):
         return []
     setuptools = content.get("tool", {}).get("setuptools", {})
-    patterns = [pattern for listed in setuptools.get("package-data", {}).values() for pattern in listed]
-    return [f"{path.parent.name}/{path.name}" for path in paths if not _is_held(path, patterns, setuptools)]
+    return [
+        f"{path.parent.name}/{path.name}"
+        for path, package in paths.items()
+        if not _is_held(path, package, setuptools)
+    ]
 
 
 def _has_other_options(project: Path) -> bool:
@@ -148,15 +152,30 @@ def _has_other_options(project: Path) -> bool:
     return (project / "setup.py").exists() or any(name.startswith("options") for name in parser.sections())
 
 
-def _is_held(path: Path, patterns: Iterable[str], setuptools: dict[str, Any]) -> bool:
-    """Whether a pattern matches a set. The folder of a set is a package only if namespaces are, or if it is listed."""
+def _is_held(path: Path, package: str, setuptools: dict[str, Any]) -> bool:
+    """Whether a pattern of the package data matches a set. A pattern is relative to the folder of its package.
+
+    The folder of a set is a package only if namespaces are, or if it is listed.
+
+    Args:
+        package: the name of the package of sets, whose folder has a folder for each environment.
+    """
     packages = setuptools.get("packages", {})
     if isinstance(packages, dict):
         is_package = packages.get("find", {}).get("namespaces") is not False
     else:
         is_package = any(name.rpartition(".")[2] == path.parent.name for name in packages)
-    names = [pattern for pattern in patterns if is_package or "/" in pattern]
-    return any(fnmatch.fnmatch(path.name, Path(name).name) for name in names)
+    data = setuptools.get("package-data", {})
+    name = f"{package}.{path.parent.name}"
+    for folder in path.parents:
+        if not name:
+            return False
+        if is_package or folder != path.parent:
+            patterns = [*data.get("*", []), *data.get(name, [])]
+            if any(path in folder.glob(pattern) for pattern in patterns):
+                return True
+        name = name.rpartition(".")[0]
+    return False
 
 
 def examine_plugin(registry: Registry, info: PluginInfo, findings: Findings) -> None:

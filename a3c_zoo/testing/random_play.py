@@ -6,6 +6,7 @@ docs/how-to/when-it-does-not-learn.md explains them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ class RandomPlay:
     """What random actions met.
 
     Attributes:
-        gamma: discount per step of `discounted`.
+        gamma: discount per step of `discounted`. reward_limit: rewards are clipped to ± this in `discounted`.
         rewards: of each step, F = 1. discounted: the discounted return so far after each step, F = 1.
         rewarded: steps whose reward is not 0.
         observations: all numbers that are no classes and no images, F of them.
@@ -107,6 +108,7 @@ class RandomPlay:
 
     gamma: float
     observations: ValueRange
+    reward_limit: float = math.inf
     rewards: ValueRange = field(default_factory=lambda: ValueRange.of(1))
     discounted: ValueRange = field(default_factory=lambda: ValueRange.of(1))
     rewarded: int = 0
@@ -133,6 +135,7 @@ def measure(
     limit_s: float = float("inf"),
     give_sign: Callable[[], None] = lambda: None,
     takes_masks: bool = True,
+    reward_limit: float = math.inf,
 ) -> RandomPlay:
     """Takes random actions in N environments; the caller closes them.
 
@@ -141,10 +144,11 @@ def measure(
         steps: the fewest steps of all environments together. Fewer are taken if `limit_s` seconds are over
             before.
         takes_masks: whether actions are drawn within the masks of an environment that gives masks.
+        reward_limit: the loss clips rewards to ± this, before it scales them.
     """
     parts = [part for part in parts_of(env.single_observation_space) if is_number(part)]
     features = sum(int(np.prod(part.space.shape or ())) for part in parts)
-    play = RandomPlay(gamma, ValueRange.of(features))
+    play = RandomPlay(gamma, ValueRange.of(features), reward_limit)
     env.action_space.seed(0)
     autoreset = autoreset_of(env)
     is_over = episode_over(env)
@@ -172,7 +176,7 @@ def measure(
         paid = np.where(is_real, rewards, 0.0)
         returns += paid
         lengths += is_real
-        discounted = gamma * discounted + paid
+        discounted = gamma * discounted + np.clip(paid, -reward_limit, reward_limit)
         play.rewards.add(paid[is_real, None])
         play.discounted.add(discounted[is_real, None])
         play.rewarded += int(np.count_nonzero(paid))
@@ -218,9 +222,12 @@ def _judge_rewards(play: RandomPlay, config: Config, findings: Findings) -> None
     scale = vars(config.agent).get("reward_scale")
     rewards = play.rewards
     deviation = float(play.discounted.deviation[0])
+    of_which = "the discounted return"
+    if math.isfinite(play.reward_limit):
+        of_which += f" of rewards clipped to ±{play.reward_limit:.3g}"
     text = (
-        f"rewards from {rewards.low[0]:.3g} to {rewards.high[0]:.3g}, deviation {rewards.deviation[0]:.3g}; the "
-        f"discounted return deviates by {deviation:.3g}"
+        f"rewards from {rewards.low[0]:.3g} to {rewards.high[0]:.3g}, deviation {rewards.deviation[0]:.3g}; "
+        f"{of_which} deviates by {deviation:.3g}"
     )
     figures = {
         "steps": play.steps,

@@ -28,6 +28,8 @@ class GymConfig(EnvConfig):
 class AtariConfig(EnvConfig):
     """Preprocessing of frames and episodes; the defaults are those of the NoFrameskip-v4 experiments."""
 
+    environment_bytes: ClassVar[int] = 1_400_000  # an emulator of ale-py 0.12
+
     frame_size: int = Field(84, ge=8, le=210, description="height and width of a frame in pixels")
     frame_stack: int = Field(4, ge=1, le=32, description="frames in one observation")
     frame_skip: int = Field(4, ge=1, le=60, description="emulator frames for which an action is repeated")

@@ -100,7 +100,7 @@ def recognise(name: str) -> str | None:
 
 def variant(env_id: str, kwargs: Mapping[str, Any]) -> str:
     """Returns the variant of an id whose environment is made with these arguments; see `resolve`."""
-    if env_id.startswith("GymV2"):  # its arguments name code, and are refused where it is made
+    if env_id.rpartition(":")[2].startswith("GymV2"):  # its arguments name code, and are refused where it is made
         return ""
     return _variant(env_id.rpartition(":")[2], kwargs)
 
