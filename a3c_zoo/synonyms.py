@@ -62,7 +62,6 @@ _KEYS: Final[Mapping[tuple[str, ...], str]] = {
     ("agent.normalize_advantages", "agent.normalize_advantage"): "norm_adv normalize_adv norm_advantage",
     ("agent.clip_rewards",): "clip_reward reward_clip reward_clipping",
     ("agent.reward_scale",): "norm_reward norm_rewards normalize_reward normalize_rewards reward_scaling",
-    ("agent.state_dependent_deviation",): "state_dependent_std state_dependent_sigma state_dependent_log_std",
     ("agent.torch_threads",): "num_threads torch_num_threads",
     ("network.normalize_observations", "agent.normalize"): "norm_obs normalize_obs normalise_observations",
     (

@@ -52,7 +52,6 @@ HYBRID = action_distribution(spaces.Tuple((spaces.Discrete(3), STEER)))
 #: p = 1/6, 2/6, 3/6; μ = (1, 0), σ = (2, ½).
 LOGITS = [log(1), log(2), log(3), 1.0, 0.0, log(2), log(1 / 2)]
 KEPT = {"agent.clip_ratio": 0.2, "agent.epochs": 2, "agent.update_samples": 5}
-DEPENDENT = {"agent.state_dependent_deviation": True}
 KINDS = ("tuple", "dict", "nested", "finite")
 
 
@@ -461,8 +460,6 @@ def numbers_of(action: Any) -> Any:
     [
         ("a3c", "tuple", SMALL["a3c"]),
         ("a3c", "nested", SMALL["a3c"] | KEPT | {"agent.noise_correlation": 0.5, "agent.squash_actions": True}),
-        ("a3c", "tuple", SMALL["a3c"] | KEPT | LSTM | DEPENDENT | {"agent.segment_steps": 5}),
-        ("a3c-grad", "nested", SMALL["a3c-grad"] | DEPENDENT),
         ("a3c", "dict", SMALL["a3c"] | KEPT | LSTM | {"agent.segment_steps": 5}),
         ("a3c-data", "dict", SMALL["a3c-data"]),
         ("a3c-data", "nested", TRANSITIONS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack
 from dataclasses import replace
-from math import exp, log, sqrt, tanh
+from math import sqrt, tanh
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from a3c_zoo.learning.mlp import MLP, build_mlp
 from a3c_zoo.learning.model import Model, ModelPolicy, Spaces, one_torch_thread, saved_model
 from a3c_zoo.learning.network_configs import CoreConfig, MLPConfig
 from a3c_zoo.learning.network_outputs import check_outputs
-from a3c_zoo.learning.networks import ActorCritic, Split, WithDeviations, WithStateDependentDeviations
+from a3c_zoo.learning.networks import ActorCritic, Split, WithDeviations
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import with_core
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
@@ -220,56 +220,6 @@ class TestForward:
         torch.testing.assert_close(network(rows)[0], network.policy(rows))
 
 
-class Outputs(TinyNetwork):
-    """A policy whose outputs are the observation itself."""
-
-    def policy(self, observations: torch.Tensor) -> torch.Tensor:
-        return observations
-
-
-class TestStateDependentDeviations:
-    @pytest.mark.parametrize("num_logits", [2, 3], ids=["all are means", "behind the logit of another part"])
-    def test_by_hand(self, num_logits: int) -> None:
-        network = WithStateDependentDeviations(Outputs(), 2, 0.5)
-        logits = torch.arange(num_logits, dtype=torch.float32)
-        row = torch.cat((logits, torch.tensor([log(2), log(0.1)])))[None]
-        out = network.policy(row)
-        assert out.shape == (1, num_logits + 2)
-        assert torch.equal(out[0, :num_logits], logits)
-        assert out[0, num_logits:].exp().tolist() == pytest.approx([0.5 * 2, 0.5 * 0.1])
-
-    def test_they_have_bounds(self) -> None:
-        network = WithStateDependentDeviations(Outputs(), 2)
-        out = network.policy(torch.tensor([[0.0, 0.0, -50.0, 50.0]]))
-        assert out[0, 2:].exp().tolist() == pytest.approx([exp(-5), exp(2)])
-
-    def test_the_gradient_reaches_the_outputs_and_the_common_part(self) -> None:
-        # d log π / d log σ is ((u − μ) / σ)² − 1: with u − μ = 1 and σ = 0.5 it is 3, and with u = μ it is -1.
-        network = WithStateDependentDeviations(Outputs(), 2, 0.5)
-        row = torch.zeros(1, 4, requires_grad=True)
-        actions = action_distribution(spaces.Box(-1, 1, (2,), np.float32))
-        log_prob, _ = actions.log_prob_and_entropy(network.policy(row), torch.tensor([[1.0, 0.0]]))
-        log_prob.sum().backward()
-        assert row.grad is not None
-        assert row.grad[0].tolist() == pytest.approx([4, 0, 3, -1])  # that of μ is (u − μ) / σ²
-        assert network.log_std.grad is not None
-        assert network.log_std.grad.tolist() == pytest.approx([3, -1])
-
-    @pytest.mark.parametrize("separate", [True, False])
-    def test_a_model_has_an_output_more_for_each_action(self, separate: bool) -> None:
-        space = spaces.Box(-1, 1, (3,), np.float32)
-        kind = MLPConfig(hidden_sizes=(8,), separate=separate)
-        agent = A3CConfig(state_dependent_deviation=True, initial_deviation=0.3)
-        model = Model.create(
-            Spaces(VECTOR, action_distribution(space)), MLP_ENTRY, replace(config(network=kind), agent=agent)
-        )
-        logits, values = model.module.evaluate(observations(VECTOR, 4, 2))
-        assert (logits.shape, values.shape) == ((6, 6), (8,))
-        deviations = logits[:, 3:].exp()
-        torch.testing.assert_close(deviations, torch.full((6, 3), 0.3), rtol=0.05, atol=0)
-        assert len(deviations.unique()) > 3  # they depend on the observation, a little already
-
-
 class TestInheritedEvaluate:
     def test_by_hand(self) -> None:
         # V(s) = s[0]; θ = 0. T = 2, N = 2; time is the first axis, so rows come step by step.
@@ -405,15 +355,6 @@ class TestCheckOutputs:
         entry = NetworkEntry("toy", f"tests.{factory}")
         model = self.model(entry, space, core)
         with pytest.raises(PluginError, match=re.escape(f"network 'toy'{fault}")):
-            check_outputs(model, entry)
-
-    def test_outputs_for_deviations_are_asked_for(self) -> None:
-        actions = action_distribution(spaces.Box(-1, 1, (3,)))
-        entry = NetworkEntry("toy", "tests.toys_checks:Wider")
-        with_deviations = replace(config(), agent=A3CConfig(state_dependent_deviation=True))
-        model = Model.create(Spaces(VECTOR, actions), entry, with_deviations)
-        message = re.escape("network 'toy': policy() returned float32 [2, 7], where float32 [2, 6] is expected")
-        with pytest.raises(PluginError, match=message):
             check_outputs(model, entry)
 
     def test_it_changes_nothing(self) -> None:

@@ -57,10 +57,6 @@ class LossConfig(AgentConfig):
     initial_deviation: float = Field(
         1.0, gt=0, le=10, description="σ of Box actions before training, in half widths of the bounds"
     )
-    state_dependent_deviation: bool = Field(
-        False,
-        description="σ of Box actions depends on the observation, too; false: one learned σ for each action",
-    )
     noise_correlation: float = Field(
         0.0,
         ge=0,
@@ -83,10 +79,6 @@ class LossConfig(AgentConfig):
     @property
     def first_deviation(self) -> float:
         return self.initial_deviation
-
-    @property
-    def has_state_dependent_deviation(self) -> bool:
-        return self.state_dependent_deviation
 
     @property
     def keeps_outputs(self) -> bool:

@@ -460,11 +460,6 @@ class AgentConfig(Section):
         return 1.0
 
     @property
-    def has_state_dependent_deviation(self) -> bool:
-        """Whether the standard deviation of Box actions is an output of the network."""
-        return False
-
-    @property
     def rollout_steps(self) -> int:
         """Steps per environment between two points at which the run can evaluate, save or stop."""
         return 1

@@ -18,7 +18,7 @@ from pydantic import InstanceOf
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from a3c_zoo.config import AgentConfig, Config
+from a3c_zoo.config import Config
 from a3c_zoo.config.sets import sets_for
 from a3c_zoo.errors import ConfigError, ObservationError, PluginError, RunDirectoryError, type_and_message
 from a3c_zoo.files import same_folder
@@ -40,13 +40,7 @@ from a3c_zoo.learning.buffers import Buffers, check_saved
 from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.memory_check import SizeLimit
-from a3c_zoo.learning.networks import (
-    ActorCritic,
-    OnDevice,
-    WithDeviations,
-    WithDeviationsOfParts,
-    WithStateDependentDeviations,
-)
+from a3c_zoo.learning.networks import ActorCritic, OnDevice, WithDeviations, WithDeviationsOfParts
 from a3c_zoo.learning.observation_statistics import ObservationStatistics
 from a3c_zoo.learning.parameters import FlatParameters
 from a3c_zoo.learning.recurrent import kept
@@ -302,13 +296,6 @@ class Model:
             self.module.take_statistics(mean.to(self.device), scale.to(self.device))
 
 
-def num_policy_outputs(actions: ActionDistribution, agent: AgentConfig) -> int:
-    """How many numbers the network itself gives the policy for each observation."""
-    if agent.has_state_dependent_deviation:
-        return actions.num_logits + actions.num_deviations
-    return actions.num_logits
-
-
 def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCritic:
     """Builds a network for spaces, with initial parameters.
 
@@ -316,20 +303,16 @@ def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCr
         PluginError: the factory cannot be imported, fails, or returns something else.
     """
     title = f"network '{entry.name}'"
-    num_deviations = spaces.actions.num_deviations
-    num_outputs = num_policy_outputs(spaces.actions, config.agent)
+    num_logits = spaces.actions.num_logits
     build = load_factory(title, entry.factory)
     with building(title):
-        module = build(spaces.observations, num_outputs, config.network)
+        module = build(spaces.observations, num_logits, config.network)
     if not isinstance(module, ActorCritic):
         raise PluginError(f"{title}: the factory must return an ActorCritic, not a {type(module).__name__}")
+    num_deviations = spaces.actions.num_deviations
     if not num_deviations:
         return module
-    kind = WithDeviations
-    if config.agent.has_state_dependent_deviation:
-        kind = WithStateDependentDeviations
-    elif isinstance(spaces.actions, Product):
-        kind = WithDeviationsOfParts
+    kind = WithDeviationsOfParts if isinstance(spaces.actions, Product) else WithDeviations
     return kind(module, num_deviations, config.agent.first_deviation)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from a3c_zoo.errors import PluginError, ZooError, one_line
 from a3c_zoo.learning.generators import lent_generator
-from a3c_zoo.learning.model import Model, num_policy_outputs, one_torch_thread
+from a3c_zoo.learning.model import Model, one_torch_thread
 from a3c_zoo.learning.networks import ActorCritic, WithDeviations
 from a3c_zoo.plugins.entries import NetworkEntry
 
@@ -35,11 +35,10 @@ def check_outputs(model: Model, entry: NetworkEntry) -> None:
         network = model.module.network
     else:
         network = model.module
-    num_outputs = num_policy_outputs(model.spaces.actions, model.config.agent)
     rows = torch.from_numpy(np.zeros((N, *spec.shape), spec.dtype))
     try:
         with torch.no_grad(), one_torch_thread(), lent_generator():
-            for output in _outputs(network, rows, num_outputs):
+            for output in _outputs(network, rows, model.spaces.actions.num_logits):
                 if fault := fault_of(*output):
                     raise PluginError(f"{title}: {fault}")
     except ZooError:
@@ -48,25 +47,23 @@ def check_outputs(model: Model, entry: NetworkEntry) -> None:
         raise PluginError(f"{title} fails: {one_line(error)}. Its traceback: --debug") from error
 
 
-def _outputs(
-    network: ActorCritic, rows: Tensor, num_outputs: int
-) -> Iterator[tuple[str, Any, Sequence[int]]]:
+def _outputs(network: ActorCritic, rows: Tensor, num_logits: int) -> Iterator[tuple[str, Any, Sequence[int]]]:
     """What the methods of a network return for observations `[N, ...]`: method, output, and the shape that it needs."""
     start = network.start(N)
     rollout = rows.unsqueeze(1)  # a rollout of one environment
     if start is None:
-        yield "policy()", network.policy(rows), (N, num_outputs)
+        yield "policy()", network.policy(rows), (N, num_logits)
         yield "value()", network.value(rows), (N,)
         logits, values = network.evaluate(rollout)
         learned = "evaluate()"
     else:
         logits, state = network.step(rows, start)
-        yield "step()", logits, (N, num_outputs)
+        yield "step()", logits, (N, num_logits)
         yield "the state after step()", state, start.shape
         yield "value_after()", network.value_after(rows, start), (N,)
         logits, values, _ = network.unroll(rollout, start[:, :1].contiguous(), np.zeros((N, 1), np.bool_), [])
         learned = "unroll()"
-    yield learned, logits, (N - 1, num_outputs)
+    yield learned, logits, (N - 1, num_logits)
     yield learned, values, (N,)
 
 

@@ -196,7 +196,7 @@ class Split(ActorCritic):
 class WithDeviations(ActorCritic):
     """A Gaussian policy: a network whose outputs are means μ `[B, D]`, and log σ `[D]`, which is appended to each row.
 
-    Here σ does not depend on the observation. Any network can be wrapped, with or without a core.
+    σ does not depend on the observation. Any network can be wrapped, with or without a core.
 
     Args:
         network: its policy outputs are D means. num_actions: D. deviation: σ before training.
@@ -241,23 +241,6 @@ class WithDeviationsOfParts(WithDeviations):
     def _complete(self, means: Tensor) -> Tensor:
         deviations = self.log_std.float().expand(*means.shape[:-1], -1)
         return torch.cat((means, deviations), dim=-1)
-
-
-#: The least and the most log σ where it depends on the observation.
-LOG_DEVIATION_BOUNDS = (-5.0, 2.0)
-
-
-class WithStateDependentDeviations(WithDeviations):
-    """A Gaussian policy whose σ depends on the observation: log σ is log σ₀ `[D]`, which is learned, plus an output.
-
-    The network has D outputs more than it has logits and means: `[B, K + D]`. They come last, and are what is added.
-    log σ stays within `LOG_DEVIATION_BOUNDS`. (Haarnoja et al. 2018, arXiv:1801.01290, have such a policy, too.)
-    """
-
-    def _complete(self, means: Tensor) -> Tensor:
-        num_actions = len(self.log_std)
-        log_deviations = self.log_std.float() + means[..., -num_actions:]
-        return torch.cat((means[..., :-num_actions], log_deviations.clamp(*LOG_DEVIATION_BOUNDS)), dim=-1)
 
 
 def orthogonal(layer: Layer, gain: float) -> Layer:
