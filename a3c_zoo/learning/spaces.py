@@ -330,6 +330,10 @@ def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -
     match space:
         case spaces.Dict():
             for key, part in space.spaces.items():
+                if not isinstance(key, str | int):
+                    raise UnsupportedSpaceError(
+                        f"observation space {whole} has the key {key!r}; supported: strings"
+                    )
                 yield from _leaves(part, (*path, key), whole)
         case spaces.Tuple():
             for number, part in enumerate(space.spaces):
