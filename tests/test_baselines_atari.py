@@ -41,6 +41,20 @@ def stack(env: str, *overrides: str, num_envs: int = 2, seed: int = 3) -> Any:
     return make_stack(get_registry().env(env), config(env, "sb3-a2c", *overrides), num_envs, seed)
 
 
+def test_on_the_zoos_games_its_actions_are_played() -> None:
+    """Where nobody fires, a lost ball is not served again: one life is lost, and no game ends within 400 steps."""
+    assert config("breakout", "sb3-a2c", "env.stack=zoo").env.fire_after_life_loss  # type: ignore[attr-defined]
+    env = stack("breakout", "env.stack=zoo")
+    env.reset()
+    lost = np.zeros(2, np.int64)
+    for _ in range(400):
+        _, _, dones, infos = env.step(np.zeros(2, np.int64))
+        lost += dones
+        assert not any("episode" in info for info in infos)
+    env.close()
+    assert lost.tolist() == [1, 1]
+
+
 # Its own stack
 
 
