@@ -304,6 +304,19 @@ def test_workers_with_much_to_say_can_be_stopped(monkeypatch: pytest.MonkeyPatch
         assert [member.process.exitcode for member in pool._members] == [0, 0]
 
 
+def test_a_worker_that_stands_still_in_the_middle_of_a_message_counts_as_hung() -> None:
+    """Its message is longer than its pipe holds, and the rest does not come."""
+    with running("talk", timeout_s=1.0) as pool:
+        pool.start()
+        pool.resume()
+        time.sleep(0.5)  # nobody reads
+        pid = pool._members[1].process.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(WorkerError, match="worker 1 has made no step for 1 s"):
+            wait_until(lambda: pool.poll() and False)
+
+
 def test_stop_can_be_called_at_any_time() -> None:
     with running() as pool:
         pool.stop()  # before it has begun

@@ -31,6 +31,8 @@ from a3c_zoo.system import KILL
 
 #: How long the parent waits for messages at a time, in seconds.
 POLL_S = 0.1
+#: How often it is seen whether a worker stands still in the middle of a message, in seconds.
+WATCH_EVERY_S = 0.5
 #: How long workers have to end by themselves, in seconds. They check the command after every environment
 #: step.
 STOP_GRACE_S = 5.0
@@ -45,10 +47,11 @@ class _Member(ChildProcess):
     Attributes:
         state: the worker's state at a standstill, else None.
         has_reported: whether it has finished a rollout. episodes: of its rank, as far as they were reported.
-        is_successor: whether it has taken the place of another.
+        is_successor: whether it has taken the place of another. is_stuck: whether it was killed in the middle of a
+            message, whose rest did not come.
     """
 
-    is_ready = has_reported = is_successor = False
+    is_ready = has_reported = is_successor = is_stuck = False
     episodes = 0
     state: dict[str, Any] | None = None
 
@@ -114,11 +117,14 @@ class WorkerPool:
         self._members: list[_Member] = []
         self._reports: list[Report] = []  # that nobody has got yet
         self._at_exit: util.Finalize | None = None
+        self._reading: tuple[_Member, float] | None = None  # whose message is read, and since when
+        self._is_over = threading.Event()
 
     def start(self) -> None:
         """Starts the processes; returns when all are ready. Raises WorkerError if one cannot be started."""
         # If the interpreter ends before the run does (in a daemon thread), it would wait for the workers.
         self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
+        threading.Thread(target=self._watch, daemon=True).start()
         num_members = len(self._counters.tensor)
         for rank in range(num_members):
             if self._initial_states:
@@ -181,12 +187,29 @@ class WorkerPool:
                 self._replace(rank, member, failed.fault)
 
     def _receive(self, rank: int, member: _Member) -> None:
-        """Takes in the messages that are there."""
+        """Takes in the messages that are there. The rest of a long one may be still to come."""
         try:
             while member.pipe.poll():
-                self._take(rank, member, *pickle.loads(member.pipe.recv_bytes()))
+                self._reading = (member, time.monotonic())
+                message = member.pipe.recv_bytes()
+                self._reading = None
+                self._take(rank, member, *pickle.loads(message))
         except (EOFError, OSError):
-            raise _FailedError(self._ended(rank, member)) from None
+            fault = self._hung(rank, member) if member.is_stuck else self._ended(rank, member)
+            raise _FailedError(fault) from None
+        finally:
+            self._reading = None
+
+    def _watch(self) -> None:
+        """Kills a worker that stands still in the middle of a message, whose rest would be waited for without end."""
+        while not self._is_over.wait(WATCH_EVERY_S):
+            reading = self._reading
+            if reading is None:
+                continue
+            member, since_s = reading
+            if time.monotonic() - since_s > self._timeout_s:
+                member.is_stuck = True
+                member.signal(KILL)
 
     def _take(self, rank: int, member: _Member, kind: str, content: Any) -> None:
         if kind == "error":
@@ -260,6 +283,7 @@ class WorkerPool:
 
     def stop(self) -> list[Report]:
         """Tells the workers to end, and kills those that do not within 5 s. Returns their last reports."""
+        self._is_over.set()
         self._cells[:, 0] = STOP
         deadline_s = time.monotonic() + STOP_GRACE_S
         # A worker that stands still in the middle of a message would keep this process waiting for the rest
