@@ -32,6 +32,8 @@ MAX_TABLE: Final = 1 << 30
 MAX_CHECKPOINT: Final = 4 << 30
 #: The most characters of a line of a table.
 MAX_LINE: Final = 1 << 16
+#: The name of a file while it is being written (`replace_file`). It stays if the process is killed.
+TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 #: What is made of a table takes up to so many times the memory of its file: a row of six bytes becomes numbers of eight
 #: bytes each, and these are sorted, averaged and drawn.
 TABLE_COST: Final = 16

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import urllib.request
@@ -16,6 +15,7 @@ import click
 import pytest
 
 import a3c_zoo
+from a3c_zoo.cli import rm as rm_module
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs import train as train_module
 from a3c_zoo.store.checkpoints import checkpoint_steps
@@ -160,6 +160,61 @@ def test_rm_leaves_what_is_no_part_of_a_run() -> None:
     assert os.listdir("runs/x/runs") == ["y"]
 
 
+def test_rm_leaves_what_somebody_has_put_into_the_folders_of_a_run(capsys: Captured) -> None:
+    trained("x")
+    own = ["checkpoints/best.pt", "checkpoints/.evaluated.pt", "checkpoints/.checked.pt", "films/.filmed.mp4"]
+    own += ["checkpoints/.step-000000000100.pt.0123456789abcdef.tmp", "films/step-000000000100.mp4"]
+    own += ["checkpoints/set-aside-2/best.pt", "checkpoints/set-aside-2/step-000000000100.mp4"]
+    own += [f"checkpoints/set-aside-1/{name}" for name in ("step-000000000100.pt", "monitor.csv", "outcome.json")]
+    mine = ["checkpoints/my-notes.txt", "checkpoints/set-aside-1/notes", "checkpoints/step-1.pt/notes"]
+    mine += ["films/mine.mp4", "outcome.json/notes", "tensorboard/profile/trace"]
+    Path("runs/x/outcome.json").unlink()
+    for name in own + mine:
+        Path("runs/x", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("runs/x", name).touch()
+    Path("runs/x/films/step-000000000200.mp4").symlink_to("mine.mp4")
+    Path("runs/x/checkpoints/set-aside-3").symlink_to("set-aside-1")
+    capsys.readouterr()
+    assert command_line("rm", "x", "--yes") == 0
+    said_to_stay = "checkpoints/my-notes.txt, checkpoints/set-aside-1/notes, checkpoints/set-aside-3, "
+    said_to_stay += "checkpoints/step-1.pt, films/mine.mp4 …\n"
+    first, second, last = capsys.readouterr().out.splitlines(keepends=True)
+    assert first.endswith(f"; what stays: {said_to_stay}")
+    assert (second, last) == (f"runs/x stays, with {said_to_stay}", "Removed 1 run.\n")
+    stays = {str(path.relative_to("runs/x")) for path in Path("runs/x").rglob("*") if not path.is_dir()}
+    assert stays == {*mine}
+    assert os.listdir("runs/x/checkpoints/set-aside-3") == ["notes"]
+    assert not os.path.lexists("runs/x/checkpoints/set-aside-2")
+
+
+def test_rm_removes_each_file_that_a_run_writes() -> None:
+    """With films, evaluations beside training, and a resume from an earlier checkpoint."""
+    words = ["--steps", "600", "--film-every", "300", "-o", "run.checkpoint_every_steps=200", "--name", "x"]
+    assert command_line("train", "cartpole", "--serial", "--quiet", *words) == 0
+    step = checkpoint_steps(Run(Path("runs/x")))[1]
+    assert command_line("resume", "x", "--checkpoint", step, "--steps", "900", "--quiet") == 0
+    assert Path("runs/x/checkpoints/set-aside-1").is_dir()
+    assert command_line("rm", "x", "--yes") == 0
+    assert os.listdir("runs") == []
+
+
+def test_rm_follows_no_link_that_comes_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained("x")
+    names = sorted(os.listdir("runs/x/checkpoints"))
+    sorted_out = rm_module._sorted_out
+
+    def exchanged(run: Run, folder: str = "") -> tuple[list[str], list[str]]:
+        found = sorted_out(run, folder)
+        if run._lock.is_locked and not folder:
+            Path("runs/x/checkpoints").rename(tmp_path / "precious")
+            Path("runs/x/checkpoints").symlink_to(tmp_path / "precious")
+        return found
+
+    monkeypatch.setattr(rm_module, "_sorted_out", exchanged)
+    assert command_line("rm", "x", "--yes") == 2
+    assert sorted(os.listdir(tmp_path / "precious")) == names
+
+
 def test_rm_removes_what_compare_and_pull_have_written() -> None:
     trained("compared")
     (Path("runs/compared") / ".evaluations.lock").touch()
@@ -230,11 +285,10 @@ def test_what_rm_leaves_after_ctrl_c_can_be_removed(monkeypatch: pytest.MonkeyPa
     trained("x")
     with monkeypatch.context() as patch:
 
-        def interrupted(path: Path) -> None:
+        def interrupted(name: str, dir_fd: int) -> None:
             raise KeyboardInterrupt
 
-        interrupted.avoids_symlink_attacks = True  # type: ignore[attr-defined]
-        patch.setattr(shutil, "rmtree", interrupted)
+        patch.setattr(os, "rmdir", interrupted)
         assert command_line("rm", "x", "--yes") == 130
     assert command_line("rm", "x", "--yes") == 0
     assert os.listdir("runs") == []
@@ -255,14 +309,14 @@ def test_rm_of_a_run_whose_files_may_not_be_listed(monkeypatch: pytest.MonkeyPat
 def test_what_may_not_be_removed(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     trained("x")
 
-    def refused(path: Path) -> None:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path / "file"))
+    def refused(name: str, dir_fd: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), name)
 
     with monkeypatch.context() as patch:
-        refused.avoids_symlink_attacks = True  # type: ignore[attr-defined]
-        patch.setattr(shutil, "rmtree", refused)
+        patch.setattr(os, "unlink", refused)
+        patch.setattr(os, "supports_dir_fd", {refused})
         error = said(capsys, "rm", "x", "--yes", status=2)
-    assert re.search(r"Error: cannot remove runs/x/\w+/file: Operation not permitted\. Look at", error)
+    assert re.search(r"Error: cannot remove runs/x/[\w./-]+: Operation not permitted\. Look at", error)
     assert error.endswith("then type: a3c-zoo rm runs/x\n")
     assert command_line("rm", "x", "--yes") == 0
 

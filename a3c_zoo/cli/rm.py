@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from a3c_zoo.cli.common import complete_run, kept_runs_option
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
-from a3c_zoo.files import shown
+from a3c_zoo.files import TEMPORARY, shown
 from a3c_zoo.store.directory import PULLED, run_argument
 from a3c_zoo.store.run import Run, find_run, list_runs
+from a3c_zoo.system import NO_FOLLOW
 from a3c_zoo.words import counted
 
+#: Folders of what was later than the checkpoint of a resume.
+SET_ASIDE = r"set-aside-\d+"
 #: How a run has ended that failed: with an error, or with its process.
 FAILED = ("died", "error")
-#: What a run directory has; the rest is somebody's, and stays.
+#: The files that lie in a run directory itself; the rest is somebody's, and stays.
 OF_A_RUN = {
     ".evaluations.lock",
-    "checkpoints",
     "config.yml",
     "evaluations.csv",
     "evaluations.json",
     "evaluations.npz",
     "evaluator.log",
     "events.jsonl",
-    "films",
     "looks.jsonl",
     "meta.json",
     "monitor.csv",
@@ -38,13 +40,18 @@ OF_A_RUN = {
     "pulled.json",
     "run.lock",
     "solved.json",
-    "tensorboard",
     "timing.json",
 }
 #: What a pulled agent has in addition: its card and its film.
 OF_A_PULLED_AGENT = {"README.md", "replay.mp4"}
-#: A file that was being written when its process was killed.
-TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
+#: The folders of a run. They go with it if nothing else is in them.
+FOLDERS = re.compile(rf"checkpoints(/{SET_ASIDE})?|films|tensorboard")
+#: The files in these folders.
+IN_FOLDERS = re.compile(
+    rf"checkpoints/({SET_ASIDE}/)?(step-\d+|best|\.evaluated|\.checked)\.pt"
+    rf"|(films|checkpoints/{SET_ASIDE})/(step-\d+|\.filmed)\.mp4"
+    r"|tensorboard/events\.out\.tfevents\.\d+\..+"
+)
 #: What is removed last. As long as they are there, the rest of a run can be removed by this command.
 LAST = (PULLED, "meta.json", "run.lock")
 
@@ -72,9 +79,8 @@ def command(runs: tuple[str, ...], runs_dir: Path, yes: bool) -> None:
             raise ZooError(f"{what} would be removed, and there is no terminal to ask: give --yes")
         click.confirm(f"Remove {what}?", default=False, abort=True)
     for run in chosen:
-        _remove(run)
-        if others := _others(run):
-            click.echo(printable(f"{run.path} stays, with {others}"))
+        if others := _remove(run):
+            click.echo(printable(f"{run.path} stays, with {_listed(others)}"))
     click.echo(f"Removed {what}.")
 
 
@@ -104,73 +110,103 @@ def _line(run: Run) -> str:
     steps = "no steps" if not summary.steps else f"{summary.steps:,} steps"
     if summary.steps is None and any(run.checkpoints.glob("[!.]*.pt")):
         steps = "has checkpoints"
-    line = f"{run.path}  {summary.status}, {steps}, {_mib(_parts(run)):,.1f} MiB"
-    if others := _others(run):
-        return f"{line}; what stays: {others}"
+    parts, others = _sorted_out(run)
+    line = f"{run.path}  {summary.status}, {steps}, {_mib(run, parts):,.1f} MiB"
+    if others:
+        return f"{line}; what stays: {_listed(others)}"
     return line
 
 
-def _names_in(run: Run) -> list[str]:
-    """All names in a run directory. Raises RunDirectoryError if the user may not list them."""
+def _sorted_out(run: Run, folder: str = "") -> tuple[list[str], list[str]]:
+    """The paths in a folder of a run that are parts of the run, in the order of removal; and the others.
+
+    A folder of the run in which something else lies is neither.
+    """
+    parts, others = [], []
+    for name in _names_in(run.path / folder, run.home / folder):
+        path = f"{folder}/{name}" if folder else name
+        is_folder = os.path.isdir(run.home / path) and not os.path.islink(run.home / path)
+        if is_folder and FOLDERS.fullmatch(path):
+            inner_parts, inner_others = _sorted_out(run, path)
+            parts += inner_parts if inner_others else [*inner_parts, path]
+            others += inner_others
+        elif not is_folder and _is_file_of(run, path):
+            parts.append(path)
+        else:
+            others.append(path)
+    return sorted(parts, key=LAST.__contains__), sorted(others)
+
+
+def _names_in(path: Path, home: Path) -> list[str]:
+    """All names in a folder. Raises RunDirectoryError if the user may not list them."""
     try:
-        return os.listdir(run.home)
+        return os.listdir(home)
     except OSError as error:
         raise RunDirectoryError(
-            f"{run.path} cannot be listed: {error.strerror}. Look at its permissions"
+            f"{path} cannot be listed: {error.strerror}. Look at its permissions"
         ) from error
 
 
-def _names_of(run: Run) -> set[str]:
-    """The names in a run directory that are parts of the run."""
-    known = OF_A_RUN
-    if os.path.lexists(run.home / PULLED):
-        known = OF_A_RUN | OF_A_PULLED_AGENT
-    temporary = {name: TEMPORARY.fullmatch(name) for name in _names_in(run)}
-    return {name for name, match in temporary.items() if (match[1] if match else name) in known}
+def _is_file_of(run: Run, path: str) -> bool:
+    """Whether a file is one of the run, by its name."""
+    folder, _, name = path.rpartition("/")
+    if being_written := TEMPORARY.fullmatch(name):
+        name = being_written[1]
+    if re.fullmatch(f"(checkpoints/{SET_ASIDE})?", folder) and name in OF_A_RUN:
+        return True
+    if not folder:
+        return name in OF_A_PULLED_AGENT and os.path.lexists(run.home / PULLED)
+    return IN_FOLDERS.fullmatch(f"{folder}/{name}") is not None
 
 
-def _parts(run: Run) -> list[Path]:
-    """The files and folders of a run, in the order in which they are removed."""
-    parts = [run.home / name for name in _names_of(run)]
-    return sorted(parts, key=lambda path: path.name in LAST)
+def _listed(paths: Sequence[str]) -> str:
+    return f"{', '.join(paths[:5])}{' …' if len(paths) > 5 else ''}"
 
 
-def _others(run: Run) -> str:
-    """What lies in a run directory and is no part of the run, in words; "" if nothing does."""
-    if not os.path.lexists(run.home):
-        return ""
-    names = sorted({*_names_in(run)} - _names_of(run))
-    return f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+def _mib(run: Run, parts: Sequence[str]) -> float:
+    files = [run.home / part for part in parts if not FOLDERS.fullmatch(part)]
+    return sum(os.lstat(path).st_size for path in files if os.path.lexists(path)) / (1 << 20)
 
 
-def _mib(parts: list[Path]) -> float:
-    files = [path for part in parts for path in (part, *part.rglob("*"))]
-    sizes = [os.lstat(path).st_size for path in files if os.path.lexists(path) and not path.is_dir()]
-    return sum(sizes) / (1 << 20)
-
-
-def _remove(run: Run) -> None:
-    """Removes a run, and its directory if nothing else is in it.
+def _remove(run: Run) -> list[str]:
+    """Removes a run, and its directory if nothing else is in it. Returns the paths that stay.
 
     If it is interrupted, the rest is a run directory still, and can be removed.
     """
-    if not shutil.rmtree.avoids_symlink_attacks:
-        raise ZooError("this system cannot remove folders without following links; remove the run by hand")
+    if os.unlink not in os.supports_dir_fd:
+        raise ZooError("this system cannot remove files without following links; remove the run by hand")
     _refuse(Run(run.path))  # somebody may have gone on with it since the question
     run.lock()
+    path = ""
     try:
-        for path in _parts(run):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        if not _others(run):
+        parts, others = _sorted_out(run)
+        for path in parts:
+            _remove_part(run, path)
+        path = ""
+        if not others:
             run.home.rmdir()
+        return others
     except OSError as error:
-        where = shown(Path(error.filename or run.path))
+        where = shown(run.home / path)
         raise RunDirectoryError(
             f"cannot remove {where}: {error.strerror or error}. Look at its permissions, then type: "
             f"a3c-zoo rm {run_argument(run.path)}"
         ) from error
     finally:
         run.unlock()
+
+
+def _remove_part(run: Run, path: str) -> None:
+    """Removes a file, or an empty folder. Raises OSError, also if a folder above it has become a link."""
+    *folders, name = path.split("/")
+    flags = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
+    with ExitStack() as stack:
+        place = os.open(run.home, flags)
+        stack.callback(os.close, place)
+        for folder in folders:
+            place = os.open(folder, flags, dir_fd=place)
+            stack.callback(os.close, place)
+        if FOLDERS.fullmatch(path):
+            os.rmdir(name, dir_fd=place)
+        else:
+            os.unlink(name, dir_fd=place)
