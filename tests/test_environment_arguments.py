@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo_envs import gym_family
 from a3c_zoo_envs._atari import make
 from a3c_zoo_envs._atari_modes import GamesInPython, areas
+from tests.toys_runs import command_line
 
 LAKE = "gym:FrozenLake-v1"
 
@@ -93,6 +95,41 @@ def test_config_yml_keeps_them(tmp_path: Path) -> None:
     # The file may be a stranger's: values are data.
     assert load_config(path, get_registry(), is_trusted=False).env.kwargs == config.env.kwargs
     assert yaml.read_document(path, "x").data["env"]["kwargs"] == {"desc": ["SF", "HG"], "is_slippery": False}
+
+
+def brackets(number: int) -> str:
+    return "[" * number + "1" + "]" * number
+
+
+def test_the_deepest_value_that_config_yml_keeps(tmp_path: Path) -> None:
+    config = config_of(LAKE, f"env.kwargs.desc={brackets(16)}", "env.kwargs.map_name={}")
+    path = tmp_path / "config.yml"
+    path.write_text(dump_config(config))
+    assert load_config(path, get_registry(), is_trusted=False).env.kwargs == config.env.kwargs
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        *((brackets(number), "is nested too deeply: no run can keep more than 20 levels") for number in (17, 19)),
+        ("x" * 130_000, "is too long: no run can keep more than 128 KiB of all values together; shorten it"),
+    ],
+)
+@pytest.mark.parametrize("words", [["train"], ["train", "--dry-run"], ["show", "hyperparams", "--out", "x.yml"]])
+def test_what_config_yml_cannot_keep_is_refused(
+    words: list[str],
+    value: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command_line(*words, LAKE, "-o", f"env.kwargs.desc={value}", "-o", "env.kwargs.map_name=4x4") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: env.kwargs.desc: {message}")
+    assert error.count("\n") == 1
+    assert os.listdir() == []
 
 
 @pytest.mark.parametrize(

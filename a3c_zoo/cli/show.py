@@ -79,7 +79,7 @@ def hyperparams(
         refuse_out(out, (".yml", ".yaml"), force)
     config = resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides)
     if out is not None:
-        write_out(out, (LINE + dump_config(config)).encode(), force)
+        write_out(out, dump_config(config, LINE).encode(), force)
         put_beside(out, registry, entry, agent_entry)
     rows = describe(config)
     if as_json:

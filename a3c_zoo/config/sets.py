@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module, resources
 from importlib.resources.abc import Traversable
@@ -271,9 +271,37 @@ def _as_it_began(config: Config, document: Document) -> Config:
     return config
 
 
-def dump_config(config: Config) -> str:
-    """Returns a configuration as YAML, sections in order, without the sources of the values."""
-    return yaml.dump(config.to_dict())
+def dump_config(config: Config, head: str = "") -> str:
+    """Returns a configuration as YAML, sections in order, without the sources of the values.
+
+    Args:
+        head: comments that stand before it.
+
+    Raises:
+        ConfigError: it could not be read again: it is too large, or nested too deeply.
+    """
+    values = config.to_dict()
+    text = head + yaml.dump(values)
+    if len(text.encode()) > yaml.MAX_BYTES:
+        key = _key_with_most(values, lambda value: len(yaml.written(value)))
+        most = f"{yaml.MAX_BYTES // 1024} KiB of all values together"
+        raise ConfigError(f"{key}: is too long: no run can keep more than {most}; shorten it")
+    if yaml.depth(values) > yaml.MAX_DEPTH:
+        key = _key_with_most(values, yaml.depth)
+        most = f"{yaml.MAX_DEPTH} levels, with those of its key"
+        raise ConfigError(
+            f"{key}: is nested too deeply: no run can keep more than {most}; use fewer brackets"
+        )
+    return text
+
+
+def _key_with_most(values: Any, measure: Callable[[Any], int]) -> str:
+    """The key of the value that has most of something, such as `env.kwargs.map`."""
+    keys = []
+    while isinstance(values, dict) and values:
+        keys.append(max(values, key=lambda key: measure(values[key])))
+        values = values[keys[-1]]
+    return ".".join(keys)
 
 
 def describe(config: Config) -> list[Row]:

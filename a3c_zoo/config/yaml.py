@@ -313,6 +313,15 @@ def dump(data: dict[str, Any]) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
+def depth(value: Any) -> int:
+    """How many levels plain data has; a document may have `MAX_DEPTH`."""
+    if isinstance(value, dict):
+        inner = [*value, *value.values()]
+    else:
+        inner = value if isinstance(value, list) else []
+    return 1 + max(map(depth, inner), default=0)
+
+
 def written(value: Any) -> str:
     """Returns a value as YAML. A tuple or an array is a list; what YAML does not know is its text."""
     return _dumped(_plain(value))

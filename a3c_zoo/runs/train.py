@@ -93,6 +93,7 @@ def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
     Raises:
         ZooError: the run could not begin.
     """
+    dump_config(setup.config)
     _warm_up(setup)
     setup.run_hooks()
     if name is not None:
@@ -185,6 +186,7 @@ def train_on(
         setup = RunSetup.of(
             registry, directory.config(registry, flags, with_hooks=True), directory.meta["serial"]
         )
+        values = dump_config(setup.config).encode()
         _warm_up(setup)
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         _remove_leftovers(directory)
@@ -200,7 +202,7 @@ def train_on(
             )
         events += _other_number(directory.config(registry), setup.config, saved)
         if flags:
-            write_atomically(directory.config_file, dump_config(setup.config).encode())
+            write_atomically(directory.config_file, values)
         return _train(setup, directory, saved, events, watch)
 
 

@@ -103,17 +103,19 @@ class RunDirectory:
         """Makes a new directory, and holds its lock.
 
         Raises:
+            ConfigError: its configuration could not be read again.
             RunDirectoryError: it cannot be made or written, or `name` exists already.
         """
         from a3c_zoo.config.sets import dump_config
 
+        values = dump_config(config).encode()
         path = _make_new(runs_dir, config, name)
         directory = cls(path)
         try:
             directory.lock()
             with disk_errors(path, "write"):
                 directory.checkpoints.mkdir()
-                write_new(directory.config_file, dump_config(config).encode())
+                write_new(directory.config_file, values)
                 write_new(directory.meta_file, (json.dumps(meta, indent=2) + "\n").encode())
                 sync_folder(path)
         except BaseException:  # half a directory would be a damaged run
