@@ -132,6 +132,7 @@ def test_what_train_refuses(arguments: list[str], message: str, tmp_path: Path, 
         ["compare", "cartpole", "--out", ""],
         ["evaluate", "cartpole", "--agent", ""],
         ["show", "hyperparams", "cartpole", "--agent", ""],
+        ["resume", "--runs-dir", ""],
     ],
 )
 def test_an_empty_value_does_not_mean_the_default(arguments: list[str], capsys: Captured) -> None:
@@ -140,6 +141,21 @@ def test_an_empty_value_does_not_mean_the_default(arguments: list[str], capsys: 
     message = f"an empty argument stands behind {option}: give a value, or leave both out"
     assert refused(capsys, *arguments) == message
     assert os.listdir(".") == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["resume", "", "--steps", "1k"],
+        ["evaluate", "--json", ""],
+        ["play", "", "--video", "x.mp4"],
+        ["export", "", "--out", "x.onnx"],
+        ["plot", ""],
+    ],
+)
+def test_an_empty_name_is_not_the_run_around(arguments: list[str], capsys: Captured) -> None:
+    shutil.copy(RunDirectory(a3c_zoo.train("cartpole", serial=True, steps=50).run).meta_file, "meta.json")
+    assert refused(capsys, *arguments) == "the name of a run is empty. See: a3c-zoo list runs"
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,20 @@ def test_nothing_moves_if_rows_cannot_be_copied_or_continued(
     assert not list(run.glob("checkpoints/set-aside-*"))
 
 
+@pytest.mark.parametrize("kind", ["link", "hard links", "fifo", "folder"])
+def test_what_stands_in_place_of_rows_can_be_moved_away(kind: str, short_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(short_run, tmp_path / "run"))
+    if kind == "hard links":
+        os.link(run / "monitor.csv", tmp_path / "other")
+    else:
+        (run / "monitor.csv").unlink()
+        plant(run / "monitor.csv", kind)
+    with pytest.raises(RunDirectoryError, match=r"cannot \w+ .*/monitor\.csv: .*\. Move it away$"):
+        a3c_zoo.train(resume=run, steps=600)
+    (run / "monitor.csv").rename(tmp_path / "away")
+    assert a3c_zoo.train(resume=run, steps=600).reason == "steps"
+
+
 def as_by_others(path: Path, kind: str) -> None:
     """Changes a table of a run as its user, or another program, may have done."""
     if kind == "gone":
@@ -355,7 +369,8 @@ def test_the_first_checkpoint_is_one_to_resume(tmp_path: Path) -> None:
 
 def test_what_a_killed_session_left_is_removed(tmp_path: Path) -> None:
     run = train(tmp_path, steps=100).run
-    left = [run / ".outcome.json.1a2b.tmp", run / "checkpoints/.step-000000000200.pt.1a2b.tmp"]
+    ending = "0123456789abcdef.tmp"
+    left = [run / f".outcome.json.{ending}", run / f"checkpoints/.step-000000000200.pt.{ending}"]
     left.append(run / "checkpoints/.evaluated.pt")
     for path in left:
         path.write_bytes(b"half")

@@ -119,6 +119,17 @@ def test_a_run_that_is_running_or_has_no_checkpoint_is_not_resumed(capsys: Captu
         running.unlock()
 
 
+def test_resume_deletes_its_own_temporary_files_alone(capsys: Captured) -> None:
+    trained("x")
+    ours = ["runs/x/.config.yml.0123456789abcdef.tmp", "runs/x/checkpoints/.best.pt.0123456789abcdef.tmp"]
+    mine = ["runs/x/.my-notes.tmp", "runs/x/checkpoints/.d.0123456789abcdef.tmp/notes"]
+    for name in ours + mine:
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
+    assert said(capsys, "resume", "x", "--steps", "400", "--quiet") == ""
+    assert [os.path.exists(name) for name in ours + mine] == [False, False, True, True]
+
+
 # rm
 
 
@@ -247,6 +258,16 @@ def test_rm_leaves_a_run_that_is_running_and_all_others(capsys: Captured) -> Non
     assert sorted(os.listdir("runs")) == ["x", "y"]
 
 
+def test_rm_of_an_empty_name_is_not_the_run_around(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """As of a shell's variable that is not set."""
+    trained("x")
+    with monkeypatch.context() as inside:
+        inside.chdir("runs/x")
+        error = said(capsys, "rm", "", "--yes", status=2)
+        assert error == "Error: the name of a run is empty. See: a3c-zoo list runs\n"
+    assert Run(Path("runs/x")).status == "steps"
+
+
 def test_rm_follows_no_link(tmp_path: Path, capsys: Captured) -> None:
     trained("x", reason="error")
     (tmp_path / "precious").mkdir()
@@ -363,6 +384,28 @@ def test_a_dry_run_makes_no_directory(tmp_path: Path, capsys: Captured) -> None:
         "Nothing was trained. To train it: a3c-zoo train cartpole --workers 2 --steps 1k -o gamma=0.9\n"
     )
     assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["cartpole", "--runs-dir", "/proc/none"], "cannot make /proc/none: No such file or directory. Choose another"),
+        (["cartpole", "--runs-dir", "file/deeper"], "cannot make file/deeper: Not a directory. Choose another"),
+        (
+            [f"long.py:{'L' * 230}"],
+            f"the run's name, python_long_{'L' * 8}..., would be too long. Give it another: --name",
+        ),
+    ],
+)
+@pytest.mark.parametrize("option", ["--dry-run", "--quiet"])
+def test_a_place_or_a_name_that_no_run_can_have(option: str, words: list[str], says: str, capsys: Captured) -> None:
+    Path("file").touch()
+    Path("long.py").write_text(
+        f"from gymnasium.envs.classic_control import CartPoleEnv\nclass {'L' * 230}(CartPoleEnv):\n    pass\n"
+    )
+    assert says in said(capsys, "train", *words, option, "--serial", status=2)
+    assert said(capsys, "train", "cartpole", "--dry-run", "--runs-dir", "a/b") == ""
+    assert not {"a", "runs"} & {*os.listdir()} or os.listdir("runs") == []
 
 
 def test_a_dry_run_as_json(capsys: Captured) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shlex
 import sys
 import traceback
@@ -93,17 +92,14 @@ class ZooGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Finds the command that `args` begin with, and notes whether it is a built-in one. Raises UnknownNameError."""
-        if (
-            self.get_command(ctx, args[0]) is None
-            and not ctx.resilient_parsing
-            and not args[0].startswith("-")
-        ):
+        command = self.get_command(ctx, args[0])
+        if command is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             if cure := command_cure(args[0]):
                 raise UnknownNameError(f"unknown command '{args[0]}'. {cure}")
             raise unknown_name("command", args[0], self.entries(), listing="a3c-zoo --help")
         self.is_builtin = args[0] in _BUILTIN
-        if self.is_builtin and not ctx.resilient_parsing:
-            _refuse_empty(args)
+        if self.is_builtin and command is not None and not ctx.resilient_parsing:
+            _refuse_empty(args, command)
             refuse_torn_values(args)  # a plugin's command may have another option -o
         return super().resolve_command(ctx, args)
 
@@ -198,12 +194,22 @@ def _refuse_bytes(args: Sequence[str]) -> None:
             ) from None
 
 
-def _refuse_empty(args: Sequence[str]) -> None:
+def _refuse_empty(args: Sequence[str], command: click.Command) -> None:
     """Raises ZooError for an option with an empty value: an unset variable of the shell must not mean the default."""
+    valued = _options_with_values(command)
     for before, arg in itertools.pairwise(args):
         option = arg.removesuffix("=") or before  # of `--study=`, and of `--study ''`
-        if option != arg and re.fullmatch("--[^=]+", option):
+        if option != arg and option in valued:
             raise ZooError(f"an empty argument stands behind {option}: give a value, or leave both out")
+
+
+def _options_with_values(command: click.Command) -> set[str]:
+    """The long options of a command and of its sub-commands that take a value."""
+    options = [param for param in command.params if isinstance(param, click.Option) and not param.is_flag]
+    names = {name for option in options for name in option.opts if name.startswith("--")}
+    for child in command.commands.values() if isinstance(command, click.Group) else ():
+        names |= _options_with_values(child)
+    return names
 
 
 def _refuse_removed_folder() -> None:

@@ -25,7 +25,7 @@ from a3c_zoo.errors import (
     ZooError,
     first_line,
 )
-from a3c_zoo.files import MAX_TEXT, read_bytes, valid_name
+from a3c_zoo.files import MAX_TEXT, TEMPORARY, read_bytes
 from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
@@ -36,7 +36,13 @@ from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps
-from a3c_zoo.store.directory import TIMING_FILE, RunDirectory, disk_errors, write_atomically
+from a3c_zoo.store.directory import (
+    TIMING_FILE,
+    RunDirectory,
+    disk_errors,
+    refuse_place_of_runs,
+    write_atomically,
+)
 from a3c_zoo.store.rewind import go_on_from
 from a3c_zoo.store.run import Run
 from a3c_zoo.words import counted
@@ -88,7 +94,7 @@ def _remove_if_empty(directory: RunDirectory) -> None:
 
 
 def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
-    """Checks what can be known of a new run before it trains. It makes one environment, and no directory.
+    """Checks what can be known of a new run before it trains. It makes one environment, and leaves no directory.
 
     Raises:
         ZooError: the run could not begin.
@@ -96,10 +102,7 @@ def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
     dump_config(setup.config)
     _warm_up(setup)
     setup.run_hooks()
-    if name is not None:
-        path = runs_dir / valid_name(name)
-        if os.path.lexists(path):
-            raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name")
+    refuse_place_of_runs(runs_dir, setup.config, name)
     load_factory(f"agent '{setup.agent.name}'", setup.agent.run)
     from a3c_zoo.processes.probe import read_spaces  # imports torch
 
@@ -414,8 +417,9 @@ def _remove_leftovers(directory: RunDirectory) -> None:
     """Deletes what a killed session was writing, or playing beside training. The run is locked."""
     for folder in (directory.home, directory.checkpoints):
         with disk_errors(folder, "delete files in"):
-            for path in folder.glob(".*.tmp"):
-                path.unlink(missing_ok=True)
+            for path in folder.iterdir():
+                if TEMPORARY.fullmatch(path.name) and (path.is_symlink() or not path.is_dir()):
+                    path.unlink(missing_ok=True)
     for path in (directory.evaluated_file, directory.checked_file, directory.filmed_file):
         with disk_errors(path, "delete"):
             path.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -42,20 +43,33 @@ DEFAULT_RUNS_DIR = Path("runs")
 TIMING_FILE: Final = "timing.json"
 #: Written by `a3c-zoo pull`: from where an agent comes. It is never one's own run.
 PULLED: Final = "pulled.json"
+#: How messages name another place for runs.
+OTHER_RUNS_DIR: Final = "--runs-dir DIR"
+#: What stands in the way of a file: a link, other names of it (hard links), a folder, a FIFO.
+IN_THE_WAY: Final = (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.EINVAL)
+#: The longest name that a run gets by itself, in bytes. Most disks take 255, with a number behind it.
+MOST_NAME: Final = 250
 #: How long a lock that is taken is tried again, in seconds: others who look whether a run lives hold it for a moment.
 LOCK_PATIENCE_S = 0.1
 
 
 @contextmanager
-def disk_errors(path: Path, doing: str, option: str = "--runs-dir DIR") -> Iterator[None]:
+def disk_errors(path: Path, doing: str, option: str = OTHER_RUNS_DIR) -> Iterator[None]:
     """Turns an OSError into one line: what could not be done where, and why. option: how to name another place."""
     try:
         yield
     except OSError as error:
-        cure = "Free space, or choose" if is_full(error) else "Choose"
-        if error.errno == errno.EFBIG:
-            cure = "Raise the limit of file sizes (ulimit -f), or choose"
-        text = f"cannot {doing} {shown(path)}: {error.strerror or error}. {cure} another: {option}"
+        is_in_the_way = error.errno in IN_THE_WAY or isinstance(error, IsADirectoryError)
+        cure = f"Choose another: {option}"
+        if (
+            is_in_the_way and option == OTHER_RUNS_DIR and doing != "make"
+        ):  # a run keeps its files in one place
+            cure = "Move it away"
+        elif is_full(error):
+            cure = f"Free space, or choose another: {option}"
+        elif error.errno == errno.EFBIG:
+            cure = f"Raise the limit of file sizes (ulimit -f), or choose another: {option}"
+        text = f"cannot {doing} {shown(path)}: {error.strerror or error}. {cure}"
         raise RunDirectoryError(text) from error
 
 
@@ -152,12 +166,32 @@ class RunDirectory:
         write_atomically(self.outcome_file, (json.dumps(content, indent=2) + "\n").encode())
 
 
+def refuse_place_of_runs(runs_dir: Path, config: Config, name: str | None) -> None:
+    """Raises RunDirectoryError, as `RunDirectory.create` does, if no run can be made there. Leaves nothing there."""
+    there = next(path for path in (runs_dir, *absolute(runs_dir).parents) if os.path.lexists(path))
+    with disk_errors(runs_dir, "make"):
+        tempfile.TemporaryDirectory(dir=there).cleanup()
+    path = runs_dir / (own_name(config) if name is None else valid_name(name))
+    if os.path.lexists(path):
+        raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name")
+
+
+def own_name(config: Config) -> str:
+    """The name of a run that nobody has named. Raises RunDirectoryError if no folder may have it."""
+    stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    stem = re.sub(r"[^\w.+=@-]", "_", f"{config.env_name}-{config.agent_name}-s{config.run.seed}-{stamp}")
+    if len(os.fsencode(stem)) > MOST_NAME:
+        raise RunDirectoryError(
+            f"the run's name, {stem[:20]}..., would be too long. Give it another: --name TEXT"
+        )
+    return stem
+
+
 def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
     with disk_errors(runs_dir, "make"):
         runs_dir.mkdir(parents=True, exist_ok=True)
-    stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    stem = re.sub(r"[^\w.+=@-]", "_", f"{config.env_name}-{config.agent_name}-s{config.run.seed}-{stamp}")
     if name is None:
+        stem = own_name(config)
         names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
     else:
         names = [valid_name(name)]

@@ -385,6 +385,8 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = F
     Raises:
         RunDirectoryError: there is none, with the nearest name; or the user may not look into it.
     """
+    if run == "":  # a variable of the shell that is not set; as a path it would be the current folder
+        raise RunDirectoryError("the name of a run is empty. See: a3c-zoo list runs")
     for path in (Path(run), runs_dir / run):
         if os.path.isfile(path / "meta.json"):  # False also for a name that no file can have
             doubt = why_not_own(path, runs_dir)

@@ -50,6 +50,8 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
     """
     registry = get_registry()
     name = str(name)
+    if not name:
+        return find_run(name, runs_dir, trust)  # it raises
     own_names = {*registry.trained, *(entry.env for entry in registry.trained.values())}
     if name not in own_names and not any(os.path.lexists(path) for path in (Path(name), runs_dir / name)):
         name = env_name(registry, name)
