@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import load, save
 
 import a3c_zoo
+from a3c_zoo import EnvEntry
 from a3c_zoo.cures import install_plugin
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
@@ -144,7 +145,11 @@ def test_without_a_solved_run_a_plugin_offers_one(
             "'cartpole', and .*, by --agent a3c-grad: a3c-zoo train cartpole --agent a3c-grad. ",
         ),
         ("cartpole-lstm", "nstep", "has solved 'cartpole-lstm', and .*: a3c-zoo train cartpole --agent nstep. "),
-        ("gym:Nothing-v0", None, "no run in {} has solved 'gym:Nothing-v0'"),
+        ("gym:Nothing-v0", None, "unknown environment 'gym:Nothing-v0'"),
+        ("gym:Acrobat-v1", None, "unknown environment 'gym:Acrobat-v1'. Did you mean 'gym:Acrobot-v1'"),
+        ("atari:freewai", None, "unknown Atari game 'freewai'. Did you mean 'freeway'"),
+        ("cartpole", "a3", "unknown agent 'a3'. Did you mean 'a3c'"),
+        ("my maze", None, "an agent trained on it: a3c-zoo train 'my maze'. "),
         ("pnog", None, "'pnog' is no run here or in {}, no environment and no trained agent. Did you mean 'pong'. "),
         ("cartpol", None, "Did you mean 'cartpole'. To get one: a3c-zoo train ENV. Or name one: a3c-zoo list runs, "),
         ("cartpole-lstmm", None, "Did you mean 'cartpole-lstm'"),
@@ -152,8 +157,9 @@ def test_without_a_solved_run_a_plugin_offers_one(
     ],
 )
 def test_a_name_without_run_and_agent(
-    name: str, agent: str | None, message: str, offered: None, tmp_path: Path
+    name: str, agent: str | None, message: str, offered: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(get_registry().envs, "my maze", EnvEntry("my maze", env_id="CartPole-v1"))
     with pytest.raises(ZooError, match=message.format(tmp_path)) as raised:
         found(name, tmp_path, agent)
     assert "\n" not in str(raised.value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import sys
 from contextlib import suppress
 from importlib import resources
@@ -80,10 +81,12 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
         policy_run = pulled
         told = f"{pulled.path}, which was pulled from a hub"
     elif offered or name in registry.envs or name.partition(":")[0] in registry.families:
-        env = offered[0].env if offered else name
-        by = f" --agent {agent}" if agent else ""
+        env = offered[0].env if offered else registry.env(name).name
+        by = f" --agent {shlex.quote(registry.agent(agent).name)}" if agent else ""
         none = f"no run in {runs_dir} has solved '{name}', and no plugin offers an agent trained on it"
-        raise ZooError(f"{none}{by and f', by{by}'}: a3c-zoo train {env}{by}. {_others(registry)}")
+        raise ZooError(
+            f"{none}{by and f', by{by}'}: a3c-zoo train {shlex.quote(env)}{by}. {_others(registry)}"
+        )
     elif os.path.isdir(name) or why_closed(Path(name)) or why_closed(runs_dir / name):
         return find_run(name, runs_dir, trust)  # it raises
     else:
