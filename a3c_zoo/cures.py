@@ -72,6 +72,18 @@ def install_needed(*packages: str) -> str:
     return _named(needed.get(name, name) for name in packages or needed)
 
 
+def reinstall(package: str, *options: str) -> str:
+    """The command that installs a package anew that a3c-zoo itself needs, in a version that fits."""
+    needed = {requirement.name: str(requirement) for requirement in requirements()}
+    wanted = shlex.quote(needed.get(package, package))
+    return " ".join([_pip_install(find_checkout()), "--force-reinstall", *options, wanted])
+
+
+def uninstall(*packages: str) -> str:
+    """The command that removes packages."""
+    return " ".join([_pip(), "uninstall", *map(shlex.quote, packages)])
+
+
 def install_plugin(distribution: str, version: str = "") -> str:
     """The command that installs a plugin. One of this project is in the checkout. version: the one that is wanted."""
     if distribution not in OWN_PLUGINS or _has_index():

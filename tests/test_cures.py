@@ -53,6 +53,18 @@ def test_in_the_folder_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cures.upgrade("zoo-maze") == f"git pull && {cures.install_needed()} && pip install --upgrade zoo-maze"
 
 
+def test_what_is_broken_is_installed_anew_in_a_version_that_fits(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sb3 = next(each for each in REQUIRES or () if each.startswith("stable-baselines3"))
+    monkeypatch.setattr(metadata, "requires", lambda name: REQUIRES)
+    assert cures.reinstall("stable-baselines3") == f"pip install --force-reinstall '{sb3}'"
+    assert cures.uninstall("torch", "nvidia-x") == "pip uninstall torch nvidia-x"
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert cures.reinstall("x", "--no-deps") == f"{sys.executable} -m pip install --force-reinstall --no-deps x"
+    assert cures.uninstall("x") == f"{sys.executable} -m pip uninstall x"
+
+
 def test_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cures.install_extra("play") == f"pip install -c {ROOT}/constraints.txt -e '{ROOT}[play]'"

@@ -25,7 +25,7 @@ import pytest
 
 from a3c_zoo.cli import examinations
 from a3c_zoo.cli.examinations import EXTRAS, Diagnosis
-from a3c_zoo.cures import install_extra
+from a3c_zoo.cures import install_extra, install_needed, reinstall
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.start import warm_up
 from a3c_zoo.testing import plugin_distribution
@@ -100,7 +100,8 @@ def few_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
 
 
-def test_every_fault_has_its_cure(tmp_path: Path) -> None:
+def test_every_fault_has_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     path = plugin_distribution(tmp_path / "maze", "zoo-maze", "raise ValueError('boom')", entry_point="maze")
     (path / "stable_baselines3.py").write_text(
         "import os\nos.write(1, b'noise')\nraise OSError('libbroken.so: cannot open')"
@@ -123,7 +124,7 @@ def test_every_fault_has_its_cure(tmp_path: Path) -> None:
         ("runs", "problem", "work in another folder, or name one: --runs-dir DIR"),
         ("plugins", "problem", "a3c-zoo show plugin maze; to do without it: A3C_ZOO_DISABLE_PLUGINS=maze"),
         ("plugins", "warning", "install it, or leave 'mace' out of A3C_ZOO_PLUGINS"),
-        ("SB3", "problem", "pip install --force-reinstall stable_baselines3"),
+        ("SB3", "problem", reinstall("stable-baselines3")),
     ]
     texts = "\n".join(faults)
     assert "/proc cannot be written: No such file or directory" in texts
@@ -252,6 +253,9 @@ def test_every_extra_is_examined() -> None:
 
 def test_cuda_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU build says nothing of it. CUDA's libraries matter where the disk is nearly full."""
+    names_of_cuda = {"nvidia-cublas", "nvidia-nccl-cu13"}
+    packages = [SimpleNamespace(metadata={"Name": name}) for name in ("numpy", None, *names_of_cuda)]
+    monkeypatch.setattr(metadata, "distributions", lambda: packages)
 
     def free(amount: int) -> None:
         monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=amount))
@@ -261,7 +265,9 @@ def test_cuda_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     found = examinations._without_cuda("torch/__init__.py", "13.0")
     assert (found.subject, found.status) == ("CUDA", "warning")
     assert found.text.startswith("no device; networks are trained on the CPU, but torch brings CUDA 13.0: several GB; ")
-    assert "--index-url https://download.pytorch.org/whl/cpu" in found.cure
+    first, second = found.cure.split(" && ")
+    assert first == f"pip uninstall torch {' '.join(sorted(names_of_cuda))}".rstrip()
+    assert second == f"{install_needed('torch')} --index-url https://download.pytorch.org/whl/cpu"
     free(5_000_000_000)
     assert examinations._without_cuda("torch/__init__.py", "13.0").status == "ok"
 
@@ -282,7 +288,7 @@ def test_a_library_of_the_system_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
 def test_games_without_a_rom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ale_py.roms.get_rom_path", lambda name: None)
     (found,) = examinations.ale_py()
-    assert (found.status, found.cure) == ("problem", "pip install --force-reinstall --no-deps ale-py")
+    assert (found.status, found.cure) == ("problem", reinstall("ale-py", "--no-deps"))
     assert "0 Atari games" in found.text
 
 

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Final, Literal
 
 from a3c_zoo import hardware
-from a3c_zoo.cures import DISTRIBUTION, install_extra, install_needed, requirements
+from a3c_zoo.cures import DISTRIBUTION, install_extra, install_needed, reinstall, requirements, uninstall
 from a3c_zoo.errors import PluginError, did_you_mean, first_line
 from a3c_zoo.hardware import giga
 from a3c_zoo.plugins.loading import SLOW_IMPORT_S, Selection
@@ -205,7 +205,7 @@ def plugins() -> Iterator[Diagnosis]:
     for info in registry.faults:
         cure = f"a3c-zoo show plugin {info.name}; to do without it: A3C_ZOO_DISABLE_PLUGINS={info.name}"
         if [plugin.name for plugin in registry.plugins].count(info.name) > 1:
-            cure = f"rename one, or do without this one: pip uninstall {info.distribution}"
+            cure = f"rename one, or do without this one: {uninstall(info.distribution)}"
         yield Diagnosis("plugins", "problem", f"{info}: {info.fault}", cure)
     for name in Selection.from_environ().unknown(registry.plugins):
         text = f"no plugin is called '{name}'.{did_you_mean(name, [info.name for info in registry.plugins])}"
@@ -295,7 +295,9 @@ def _without_cuda(place: str, cuda: str | None) -> Diagnosis:
     text = f"{text}, but torch brings CUDA {cuda}: several GB; {giga(free)} are free on its disk"
     if free >= DISK[1]:
         return Diagnosis("CUDA", "ok", text)
-    cure = f"pip uninstall torch; pip install torch --index-url {CPU_INDEX}; pip uninstall what begins with nvidia-"
+    names = {package.metadata["Name"] for package in metadata.distributions()}
+    of_cuda = sorted(name for name in names if name and name.startswith("nvidia-"))
+    cure = f"{uninstall('torch', *of_cuda)} && {install_needed('torch')} --index-url {CPU_INDEX}"
     return Diagnosis("CUDA", "warning", text, cure)
 
 
@@ -319,7 +321,7 @@ def ale_py() -> Iterator[Diagnosis]:
             "ale-py",
             "problem",
             f"{text}; {len(missing)} have no ROM",
-            "pip install --force-reinstall --no-deps ale-py",
+            reinstall("ale-py", "--no-deps"),
         )
     else:
         yield Diagnosis("ale-py", "ok", text)
@@ -394,7 +396,7 @@ def examine(raised: Callable[[BaseException], None]) -> Iterator[Diagnosis]:
             cure = "a3c-zoo doctor --debug shows the traceback"
             if look in LIBRARIES:
                 subject = SUBJECTS.get(name, name)
-                cure = f"pip install --force-reinstall {name}"
+                cure = reinstall(name.replace("_", "-"))
             text = first_line(error)
             if library := _MISSING_LIBRARY.search(str(error)):
                 text = f"the system has no {library[1]}, which its compiled part needs"
