@@ -88,6 +88,14 @@ def test_one_argument_leaves_the_others() -> None:
     assert config_of(LAKE, "env.kwargs.map_name=8x8", "env.kwargs={}").env.kwargs == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [('"x, y=2"', "x, y=2"), ("'x, y=2'", "x, y=2"), ('[S, "a, b=3"]', ["S", "a, b=3"]), ("{a: b, c=d: 1}", None)],
+)
+def test_a_comma_and_a_sign_of_equality_within_a_value(text: str, value: Any) -> None:
+    assert config_of(LAKE, f"env.kwargs.desc={text}").env.kwargs["desc"] == (value or {"a": "b", "c=d": 1})
+
+
 def test_config_yml_keeps_them(tmp_path: Path) -> None:
     config = config_of(LAKE, "env.kwargs.desc=[SF, HG]", "env.kwargs.is_slippery=false")
     path = tmp_path / "config.yml"

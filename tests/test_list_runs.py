@@ -111,7 +111,8 @@ def test_the_order_is_that_of_the_moments(capsys: Captured) -> None:
     ("arguments", "message"),
     [
         (["envs", "--seed", "1"], "--seed selects runs; leave it out, or: a3c-zoo list runs"),
-        (["plugins", "--unsolved"], "--solved selects runs"),
+        (["plugins", "--unsolved"], "--unsolved selects runs"),
+        (["plugins", "--solved"], "--solved selects runs"),
         (["runs", "--since", "yesterday"], "'yesterday' is no time; write 30m, 2h, 7d or a date such as 2026-01-31"),
         (["runs", "--since", f"{'9' * 20}d"], "is no time"),
         (["runs", "--status", "sovled"], "'sovled' is not one of 'running', 'died', 'damaged', 'newer', 'pulled',"),

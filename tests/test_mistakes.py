@@ -221,12 +221,18 @@ def test_a_bracket_that_nothing_closes_is_a_part_of_its_value() -> None:
     refuse_torn_values(shlex.split("train x -o 'env.kwargs.text=a (b' --steps 100 --quiet"))
 
 
+def test_a_sign_of_equality_at_the_end_is_a_part_of_its_value() -> None:
+    refuse_torn_values(shlex.split("train -o env.kwargs.token=abc= cartpole"))
+
+
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [
         ("--steps 1.5", "'1.5' is no whole number; write 250000, 250k, 1M or 1e6"),
         ("--steps 1e-3", "'1e-3' is no whole number; write 250000, 250k, 1M or 1e6"),
         ("--steps many", "'many' is no whole number; write 250000, 250k, 1M or 1e6"),
+        (f"--steps {'9' * 5000}", "'99999999999999999999…' has more than 100 digits"),
+        (f"--episodes {'9' * 101}", "'99999999999999999999…' has more than 100 digits"),
         ("--steps 1,000,000", "'1,000,000' is no whole number; write 250000, 250k, 1M or 1e6"),
         ("--time-limit 90", "'90' is no duration; write 90s, 10m or 2h"),
         ("--device gpu", "'gpu' is not one of 'cpu', 'cuda'"),
@@ -322,6 +328,8 @@ def test_a_command_of_another_program(word: str, command: str, capsys: Captured)
         ("train cartpole -o frobnicate=1", "-o frobnicate: unknown key."),
         ("train cartpole -o optimizer.lr=1", "-o optimizer.lr: unknown key. Did you mean 'optimizer.learning_rate'?"),
         ("train cartpole -o optimizr.name=adam", "unknown section. Did you mean 'optimizer'?"),
+        ("show cartpole --json", "No such command 'cartpole'. Type: a3c-zoo show hyperparams cartpole"),
+        ("evaluate --json ''", "the name of a run is empty. See: a3c-zoo list runs"),
         ("train", "name an environment to train, or a run to --resume. See: a3c-zoo list envs"),
     ],
 )

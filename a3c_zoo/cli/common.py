@@ -33,6 +33,8 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 INTERRUPTED = 130
 #: Most episodes of `evaluate` and `play`. A command must come to an end.
 MOST_EPISODES = 1_000_000
+#: Of a whole number that is typed. Python converts no more than 4,300.
+MOST_DIGITS = 100
 #: No column of a table gets narrower than this, or than its longest word if that is shorter.
 NARROWEST = 16
 
@@ -60,6 +62,8 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # click 8.1 takes no ar
         return self._range.convert(value, param, ctx)
 
     def _parsed(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if len(text) > MOST_DIGITS:
+            self.fail(f"'{text[:20]}…' has more than {MOST_DIGITS} digits", param, ctx)
         match = re.fullmatch(r"([+-]?[\d_]*\.?\d+(?:e\+?\d{1,2})?)([kmb]?)", text.strip(), re.IGNORECASE)
         try:
             if match is None:

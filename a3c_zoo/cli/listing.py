@@ -250,7 +250,9 @@ def command(what: str, as_json: bool, requirements: bool, runs_dir: Path, **filt
     if what == "runs":
         rows: Sequence[Row] = _runs(runs_dir, wanted)
     elif wanted:
-        raise ZooError(f"--{next(iter(wanted))} selects runs; leave it out, or: a3c-zoo list runs")
+        name, value = next(iter(wanted.items()))
+        option = "unsolved" if value is False else name
+        raise ZooError(f"--{option} selects runs; leave it out, or: a3c-zoo list runs")
     elif what == "studies":
         need_extra("list studies", "tune", "optuna")
         from a3c_zoo.tuning.studies import list_studies

@@ -57,7 +57,7 @@ def usage_cure(message: str, given: Sequence[str], ctx: click.Context | None) ->
         from a3c_zoo.plugins.typed_names import quiet_env_name
 
         registry = get_registry()
-        word = given[-1]
+        word = message.partition("'")[2].rpartition("'")[0]
         name = quiet_env_name(registry, word)
         if name in registry.envs or name.partition(":")[0] in registry.families:
             return f"Type: a3c-zoo show hyperparams {shlex.quote(word)}"
@@ -141,7 +141,7 @@ def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:
     words = 0
     if following == "=" and len(rest) > 1:
         text, words = f"{text}={rest[1]}", 2
-    elif following.startswith("=") or (text.endswith("=") and not following.startswith("-")):
+    elif following.startswith("=") or (text.find("=") == len(text) - 1 and not following.startswith("-")):
         text, words = f"{text}{following}", 1
     elif "=" not in text and _VALUE.fullmatch(following):
         text, words = f"{text}={following}", 1

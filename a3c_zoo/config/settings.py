@@ -150,16 +150,20 @@ class Settings:
                     setting, text, "must read KEY=VALUE, such as agent.n_steps=5 (write null for no value)"
                 )
                 continue
-            if (several := _SEVERAL.split(value_text)) and len(several) > 1:
+            fault = ""
+            try:
+                setting = setting._replace(value=yaml.parse_value(value_text))
+            except ValueError as error:
+                fault = str(error)
+            is_word = isinstance(setting.value, str) and value_text[0] not in "\"'"
+            if (fault or is_word) and len(several := _SEVERAL.split(value_text)) > 1:
                 cure = shlex.join(
                     word for each in (f"{key}={several[0]}", *several[1:]) for word in ("-o", each)
                 )
                 self._fault(setting, text, f"has several values. Type: {cure}")
                 continue
-            try:
-                setting = setting._replace(value=yaml.parse_value(value_text))
-            except ValueError as error:
-                self._fault(setting, key, str(error))
+            if fault:
+                self._fault(setting, key, fault)
                 continue
             section, dot, rest = key.rpartition(".")
             if key.startswith(f"{ARGUMENTS}."):
