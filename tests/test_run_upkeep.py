@@ -95,6 +95,16 @@ def test_nothing_to_resume(capsys: Captured) -> None:
     assert "no run 'z' here" in said(capsys, "resume", "z", status=2)
 
 
+def test_the_cure_for_a_spent_budget_finds_the_plugin_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    trained("x")
+    (tmp_path / "my plugin.py").touch()
+    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", "my plugin.py")
+    line = said(capsys, "resume", status=2)
+    assert re.search(r"More: .*a3c-zoo resume runs/x --steps \d+ --plugin 'my plugin.py'$", line.rstrip())
+
+
 @pytest.mark.parametrize(
     ("reason", "more"), [("time-limit", "--time-limit 14401s"), ("episodes", "--episodes {episodes}")]
 )
@@ -386,26 +396,31 @@ def test_a_dry_run_makes_no_directory(tmp_path: Path, capsys: Captured) -> None:
     assert os.listdir() == []
 
 
+@pytest.mark.parametrize("option", ["--dry-run", "--quiet"])
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("place", "says"),
     [
-        (["cartpole", "--runs-dir", "/proc/none"], "cannot make /proc/none: No such file or directory. Choose another"),
-        (["cartpole", "--runs-dir", "file/deeper"], "cannot make file/deeper: Not a directory. Choose another"),
-        (
-            [f"long.py:{'L' * 230}"],
-            f"the run's name, python_long_{'L' * 8}..., would be too long. Give it another: --name",
-        ),
+        ("/proc/none", "cannot make /proc/none: No such file or directory. Choose another: --runs-dir DIR"),
+        ("file/deeper", "cannot make file/deeper: Not a directory. Choose another: --runs-dir DIR"),
     ],
 )
-@pytest.mark.parametrize("option", ["--dry-run", "--quiet"])
-def test_a_place_or_a_name_that_no_run_can_have(option: str, words: list[str], says: str, capsys: Captured) -> None:
+def test_a_place_that_takes_no_run(place: str, says: str, option: str, capsys: Captured) -> None:
     Path("file").touch()
+    assert says in said(capsys, "train", "cartpole", "--runs-dir", place, option, "--serial", status=2)
+    assert said(capsys, "train", "cartpole", "--runs-dir", "a/b", "--dry-run") == ""
+    assert os.listdir() == ["file"]
+
+
+def test_a_run_whose_own_name_would_be_too_long(capsys: Captured) -> None:
+    name = "L" * 230
     Path("long.py").write_text(
-        f"from gymnasium.envs.classic_control import CartPoleEnv\nclass {'L' * 230}(CartPoleEnv):\n    pass\n"
+        f"from gymnasium.envs.classic_control import CartPoleEnv\nclass {name}(CartPoleEnv):\n    pass\n"
     )
-    assert says in said(capsys, "train", *words, option, "--serial", status=2)
-    assert said(capsys, "train", "cartpole", "--dry-run", "--runs-dir", "a/b") == ""
-    assert not {"a", "runs"} & {*os.listdir()} or os.listdir("runs") == []
+    words = ["train", f"long.py:{name}", "--serial", "--quiet", "--steps", "50"]
+    says = "Error: the run's name, python_long_LLLLLLLL..., would be too long. Give it another: --name TEXT\n"
+    for option in ([], ["--dry-run"]):
+        assert said(capsys, *words, *option, status=2).endswith(says)
+    assert command_line(*words, "--name", "x") == 0
 
 
 def test_a_dry_run_as_json(capsys: Captured) -> None:
@@ -492,6 +507,14 @@ def test_ctrl_c_before_the_first_figure_leaves_nothing(monkeypatch: pytest.Monke
     monkeypatch.setattr(train_module, "_run_agent", interrupted)
     assert command_line("train", "cartpole", "--serial") == 130
     assert os.listdir("runs") == []
+    capsys.readouterr()
+    assert command_line("train", "cartpole", "--serial", "--json") == 130
+    assert json.loads(capsys.readouterr().out) == {
+        "run": None,
+        "solved": False,
+        "reason": "interrupted",
+        "detail": "Ctrl-C",
+    }
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from a3c_zoo.cli.common import complete_run, is_typed, kept_runs_option, together, trust_option
+from a3c_zoo.cli.main import next_command
 from a3c_zoo.cli.train import output_options, print_failure, run_option, train
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
@@ -67,7 +68,7 @@ def _newest(runs_dir: Path) -> Path:
             spent = run
     text = f"nothing to resume: no run in {runs_dir} was interrupted, was killed or failed with a checkpoint"
     if spent:
-        cure = f"a3c-zoo resume {run_argument(spent.path)} {_more(spent)}"
+        cure = next_command(f"resume {run_argument(spent.path)} {_more(spent)}")
         text += f". The newest run has spent its budget. More: {cure}"
     raise ZooError(text)
 

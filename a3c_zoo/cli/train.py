@@ -76,7 +76,10 @@ output_options: Callable[[Callable[..., Any]], Callable[..., Any]] = together(
 def print_failure(path: Path | None, error: BaseException) -> None:
     """Prints the object of `--json` for a run that has failed. path: its directory, if it had one."""
     run = str(path) if path and os.path.lexists(path) else None
-    about = {"run": run, "solved": False, "reason": "error", "detail": first_line(error)}
+    reason, detail = "error", first_line(error)
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        reason, detail = "interrupted", "Ctrl-C"
+    about = {"run": run, "solved": False, "reason": reason, "detail": detail}
     click.echo(json.dumps(about, indent=2))
 
 

@@ -417,7 +417,7 @@ def _remove_leftovers(directory: RunDirectory) -> None:
     """Deletes what a killed session was writing, or playing beside training. The run is locked."""
     for folder in (directory.home, directory.checkpoints):
         with disk_errors(folder, "delete files in"):
-            for path in folder.iterdir():
+            for path in folder.glob(".*.tmp"):
                 if TEMPORARY.fullmatch(path.name) and (path.is_symlink() or not path.is_dir()):
                     path.unlink(missing_ok=True)
     for path in (directory.evaluated_file, directory.checked_file, directory.filmed_file):
