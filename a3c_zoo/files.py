@@ -247,12 +247,13 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
     """Writes a new file beside `path` and renames it, so that `path` is always whole. A link at `path` is replaced.
 
     Nobody can plant the new file: its name, `.NAME.RANDOM.tmp`, cannot be guessed, and it must not exist. If the
-    process is killed, the file stays.
+    process is killed, the file stays. A long NAME is cut: most disks take 255 bytes.
 
     Raises:
         OSError: it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    name = os.fsencode(path.name)[:200].decode(errors="ignore")
+    temporary = path.with_name(f".{name}.{secrets.token_hex(8)}.tmp")
     try:
         write_new(temporary, content)
         temporary.replace(path)

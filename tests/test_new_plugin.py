@@ -156,6 +156,8 @@ def test_a_disk_that_is_full_half_way(tmp_path: Path) -> None:
         (["Maze"], "'Maze' is no name for a plugin: use a-z, 0-9 and single hyphens"),
         (["../maze"], "'../maze' is no name"),
         (["3d"], "'3d' is no name"),
+        (["null", "--network"], "'null' is no name for a plugin: in YAML, it is no word; choose another"),
+        (["true"], "'true' is no name for a plugin: in YAML, it is no word; choose another"),
         (["cartpole"], "the name 'cartpole' is taken"),
         (["atari"], "the name 'atari' is taken"),
         (["a3c", "--agent"], "the name 'a3c' is taken"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from a3c_zoo.config.schema import DIALECT, FILE, LINE, MADE, set_schema
 from a3c_zoo.config.sets import _files, default_set, list_sets
 from a3c_zoo.plugins.registry import Registry, get_registry, load_registry
 from a3c_zoo.testing import plugin_distribution
-from tests.toys_runs import command_line
+from tests.toys_runs import command_line, environ
 
 Captured = pytest.CaptureFixture[str]
 
@@ -151,6 +153,25 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Ca
     assert "exists already" in capsys.readouterr().err
     assert command_line("show", "schema", "cartpol") == 2
     assert "Did you mean 'cartpole'?" in capsys.readouterr().err
+
+
+def test_the_json_is_free_of_what_a_plugin_prints(tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text(
+        "import os\nfrom a3c_zoo import hookimpl\nprint('noise')\nos.write(1, b'noise')\n"
+        "@hookimpl\ndef zoo_envs(): return []\n"
+    )
+    command = [sys.executable, "-m", "a3c_zoo", "show", "schema", "cartpole", "--plugin", "noisy.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environ(), capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["title"].startswith("hyperparameter set")
+    assert done.stderr.count("noise") == 2
+
+
+def test_a_long_name_is_overwritten_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["show", "hyperparams", "cartpole", "--out", f"{'é' * 120}.yml"]
+    assert command_line(*words) == 0
+    assert command_line(*words, "--force") == 0
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".yml"]
 
 
 def test_a_written_set_has_its_schema_beside_it(

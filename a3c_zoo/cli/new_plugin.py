@@ -151,10 +151,14 @@ def _wrapped_id(wrapped: str) -> str:
 
 def _refuse_name(name: str, kind: str, package: str, registry: Registry) -> None:
     """Raises ZooError for a name that cannot be used, or that something has already."""
+    from a3c_zoo.config.yaml import parse_value
+
     if not _NAME.fullmatch(name):
         raise ZooError(
             f"'{name}' is no name for a plugin: use a-z, 0-9 and single hyphens, a letter first: my-maze"
         )
+    if not isinstance(parse_value(name), str):
+        raise ZooError(f"'{name}' is no name for a plugin: in YAML, it is no word; choose another")
     others: dict[str, Iterable[str]] = {
         "agent": registry.agents,
         "network": registry.networks,

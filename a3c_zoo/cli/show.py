@@ -132,6 +132,8 @@ def schema(env: str | None, agent: str | None, out: Path | None, force: bool) ->
     """
     from a3c_zoo.config.schema import schema_text, set_schema
 
+    if out is None:
+        take_stdout()
     warn_about_faults()
     registry = get_registry()
     if out is not None:
