@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -147,6 +149,22 @@ def test_a_folder_that_cannot_be_made(look: str, hub: Hub, capsys: Captured) -> 
     with closed(Path("closed")):
         assert command_line("push", AGENT, "alice/swinger", "--no-film", "--dry-run", look) == 2
     assert capsys.readouterr().err.endswith(". Choose another: --dry-run DIR\n")
+
+
+def test_a_full_disk_of_temporary_files(hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    def full(*names: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    words = ["push", AGENT, "alice/swinger", "--no-film", "--dry-run", "look"]
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.mkdtemp", full)
+        assert refused(capsys, 2, *words) == (
+            "Error: there is no place for temporary files: No space left on device. Name another: TMPDIR=DIR\n"
+        )
+    monkeypatch.setattr(module, "replace_file", full)
+    says = r"Error: cannot write .*/config\.yml: No space left on device\. Free space, or choose another: TMPDIR=DIR\n"
+    assert re.fullmatch(says, refused(capsys, 2, *words))
+    assert not os.path.exists("look")
 
 
 def test_a_place_that_takes_no_folder_is_refused_before_the_work(hub: Hub, capsys: Captured) -> None:

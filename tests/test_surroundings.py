@@ -53,8 +53,16 @@ def test_shared_memory_that_is_too_small(arguments: list[str], size: str, tmp_pa
     assert "docker run --shm-size=1g" in message
 
 
+PLUGIN = ["--plugin", "p.py", "list", "envs"]
+
+
 def test_a_folder_that_was_removed(tmp_path: Path) -> None:
-    for command in (["train", "cartpole"], ["train", "cartpole", "--serial", "--runs-dir", "/tmp/x"], ["list", "envs"]):
+    for command in (
+        ["train", "cartpole"],
+        ["train", "cartpole", "--serial", "--runs-dir", "/tmp/x"],
+        ["list", "envs"],
+        PLUGIN,
+    ):
         (tmp_path / "here").mkdir()
         message = refused('cd here && rmdir ../here && "$@"', tmp_path, *command)
         assert message == "the current folder has been removed; go to another (cd), and try again"

@@ -233,6 +233,8 @@ def _name_plugin_files(ctx: click.Context, param: click.Parameter, files: tuple[
     from a3c_zoo.plugins.loading import PLUGIN_FILES
     from a3c_zoo.plugins.registry import get_registry
 
+    if files:
+        _refuse_removed_folder()
     for file in files:
         if os.pathsep in (path := os.path.abspath(file)):
             raise ZooError(

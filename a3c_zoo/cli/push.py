@@ -58,7 +58,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
         refuse_place(dry_run, "--dry-run")
     if not no_film:
         ffmpeg_program("the film (leave it out: --no-film)")
-    with tempfile.TemporaryDirectory() as place:
+    with _temporary_folder() as place:
         source = find_policy(run, **options)
         choice = choose(source, RECOMMENDED)
         with playing_sign(hub.EPISODES) as on_step:
@@ -84,6 +84,14 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
         with disk_errors(dry_run, "write", "--dry-run DIR"):
             shutil.copytree(made.path, dry_run)
     click.echo(f"nothing was sent; it is in {dry_run}")
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory()
+    except OSError as error:
+        why = error.strerror or error
+        raise ZooError(f"there is no place for temporary files: {why}. Name another: TMPDIR=DIR") from error
 
 
 def _film(directory: Any, path: Path) -> None:

@@ -179,20 +179,22 @@ def write_folder(
     the film the card does not name it.
     """
     if os.path.lexists(directory.path / PARAMETERS):
-        folder.mkdir()
+        with disk_errors(folder, "make", "TMPDIR=DIR"):
+            folder.mkdir()
         is_own = not os.path.lexists(directory.path / PULLED)
         names = (CARD, FILM) if with_film else (CARD,)
         kept = [name for name in names if is_own and os.path.lexists(directory.path / name)]
         for name in (*AGENT, *kept):
             try:
                 content = read_bytes(directory.path / name, LIMITS[name])
-                if name == CARD and not with_film:
-                    content = content.replace(film_told(FILM).encode(), b"")
-                replace_file(folder / name, content)
             except OSError as error:
                 raise ZooError(
                     f"{directory.path / name} cannot be sent: {error.strerror or error}"
                 ) from error
+            if name == CARD and not with_film:
+                content = content.replace(film_told(FILM).encode(), b"")
+            with disk_errors(folder / name, "write", "TMPDIR=DIR"):
+                replace_file(folder / name, content)
     else:
         save_folder(directory, folder, checkpoint, EPISODES, "TMPDIR=DIR", on_step)
     try:
