@@ -21,6 +21,7 @@ from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.figures.curves import Moment, reached, running_mean
+from a3c_zoo.files import MAX_TEXT
 from a3c_zoo.records import Evaluation
 from a3c_zoo.store.evaluation_files import read_played
 from a3c_zoo.store.run_records import read_run, read_runs
@@ -87,6 +88,15 @@ def test_the_threads_of_torch(timing: dict[str, Any] | None, threads: str, runs:
         (run / "timing.json").write_text(json.dumps(timing))
     assert read_run(run).host["torch threads of sb3-a2c"] == threads
     assert "torch threads of random" not in read_run(runs / "one").host
+
+
+def test_the_threads_of_torch_in_a_long_file_of_events(runs: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs / "three", tmp_path / "copy"))
+    with (run / "events.jsonl").open("a") as events:
+        events.write('{"kind": "torch_threads", "threads": 2}\n')
+        events.writelines(f'{{"kind": "note", "text": "{"x" * 90_000}"}}\n' for _ in range(15))
+    assert (run / "events.jsonl").stat().st_size > MAX_TEXT
+    assert read_run(run).host["torch threads of sb3-a2c"] == "2"
 
 
 def test_what_a_comparison_writes_of_a_run(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from a3c_zoo.errors import printable
-from a3c_zoo.files import MAX_TEXT, fields_of, read_bytes, read_json
+from a3c_zoo.files import MAX_TABLE, MAX_TEXT, fields_of, open_file, read_json
 from a3c_zoo.store.directory import TIMING_FILE, write_json
 
 #: Environment variables that change the speed of a run, for example by torch's number of threads.
@@ -153,10 +153,11 @@ def _last_event(run: Path, kind: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if os.path.lexists(file):
         try:
-            for line in read_bytes(file, MAX_TEXT).splitlines():
-                event = json.loads(line)
-                if event["kind"] == kind:
-                    found = event
+            with open_file(file, limit=MAX_TABLE) as lines:
+                while line := lines.readline(MAX_TEXT):
+                    event = json.loads(line)
+                    if event["kind"] == kind:
+                        found = event
         except (OSError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{file.name} is damaged") from error
     return found
