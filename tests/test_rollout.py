@@ -272,6 +272,21 @@ def test_every_environment_step_ticks_and_a_tick_may_stop() -> None:
         collect.collect(TinyNetwork())
 
 
+class Changes(ToyVectorEnv):
+    """Changes what NumPy does about an overflow, and then fails."""
+
+    def step(self, actions: np.ndarray) -> Any:
+        np.seterr(over="raise")
+        raise RuntimeError("the toy broke")
+
+
+def test_what_an_environment_has_changed_is_set_back_if_it_fails() -> None:
+    before = np.geterr()
+    with pytest.raises(RuntimeError, match="the toy broke"):
+        collector(Changes(1), 2).collect(TinyNetwork())
+    assert np.geterr() == before
+
+
 def everything(collect: Collector, finished: list[FinishedEpisode]) -> list[Any]:
     r = collect.rollout
     arrays = [r.observations, r.actions, r.rewards, r.terminated, r.truncated, r.valid]

@@ -516,13 +516,26 @@ def train(folder: Path, **options: Any) -> Any:
     return a3c_zoo.train("cartpole", seed=3, overrides=overrides, runs_dir=folder, **options)
 
 
-@pytest.mark.parametrize(("team_updates", "of_member"), [("beside", [8, 8, 8, 8]), ("together", [16, 16, 0, 0])])
-def test_a_run_of_teams_counts_exactly_and_goes_on(team_updates: str, of_member: list[int], tmp_path: Path) -> None:
+TOGETHER = {"agent.team_updates": "together"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "of_member"),
+    [
+        ({"agent.team_updates": "beside"}, [8, 8, 8, 8]),
+        (TOGETHER, [16, 16, 0, 0]),
+        (TOGETHER | {"agent.locking": "apply"}, [16, 16, 0, 0]),
+        (TOGETHER | {"optimizer.shared_statistics": False}, [16, 16, 0, 0]),
+    ],
+    ids=["beside", "together", "with a lock", "with moments of their own"],
+)
+def test_a_run_of_teams_counts_exactly_and_goes_on(
+    overrides: dict[str, Any], of_member: list[int], tmp_path: Path
+) -> None:
     """A rollout of a team has 64 steps, of which some are ignored. Its two passes have 16 updates.
 
     of_member: the updates that each worker applies in a rollout.
     """
-    overrides = {"agent.team_updates": team_updates}
     outcome = train(tmp_path, steps=1500, overrides=overrides)
     for steps in (1500, 2500):
         if steps > 1500:
@@ -538,6 +551,9 @@ def test_a_run_of_teams_counts_exactly_and_goes_on(team_updates: str, of_member:
         assert counters[:, UPDATES].tolist() == expected
         assert sum(rollouts) * 64 * 0.85 < outcome.steps <= sum(rollouts) * 64
         assert counters[:, STEPS].min() > 0
+        has_own_moments = [bool(state.get("optimizer")) for state in saved["agent"]["workers"]]
+        applies = [bool(each) for each in of_member]
+        assert has_own_moments == (applies if "optimizer.shared_statistics" in overrides else [False] * 4)
 
 
 def test_in_turn_a_team_is_one_worker(tmp_path: Path) -> None:
