@@ -94,7 +94,7 @@ def _remove_if_empty(directory: RunDirectory) -> None:
 
 
 def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
-    """Checks what can be known of a new run before it trains. It makes one environment, and leaves no directory.
+    """Checks what can be known of a new run before it trains. It makes one environment, and no run.
 
     Raises:
         ZooError: the run could not begin.

@@ -167,7 +167,7 @@ class RunDirectory:
 
 
 def refuse_place_of_runs(runs_dir: Path, config: Config, name: str | None) -> None:
-    """Raises RunDirectoryError, as `RunDirectory.create` does, if no run can be made there. Leaves nothing there."""
+    """Raises RunDirectoryError, as `RunDirectory.create` does, if no run can be made. Leaves nothing."""
     there = next(path for path in (runs_dir, *absolute(runs_dir).parents) if os.path.lexists(path))
     with disk_errors(runs_dir, "make"):
         tempfile.TemporaryDirectory(dir=there).cleanup()
