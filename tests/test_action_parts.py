@@ -346,7 +346,7 @@ def test_an_environment_with_numbers_among_its_actions_is_continuous() -> None:
         (spaces.Tuple((GEAR, spaces.Sequence(GEAR))), r"its part '1', Sequence, is not supported"),
         (spaces.Dict({"g": spaces.Graph(STEER, None)}), r"its part 'g', Graph, is not supported"),
         (spaces.Dict({"n": spaces.Box(0, 9, (2,), np.int64)}), r"its part 'n', Box, is not supported"),
-        (spaces.Dict({(1, 2): GEAR}), r"has the key \(1, 2\); supported: strings"),  # type: ignore[dict-item]
+        (spaces.Dict({(1, 2): GEAR}), r"has the key \(1, 2\); supported: strings and whole numbers"),  # type: ignore[dict-item]
     ],
     ids=str,
 )

@@ -43,7 +43,9 @@ def stack(env: str, *overrides: str, num_envs: int = 2, seed: int = 3) -> Any:
 
 def test_on_the_zoos_games_its_actions_are_played() -> None:
     """Where nobody fires, a lost ball is not served again: one life is lost, and no game ends within 400 steps."""
-    assert config("breakout", "sb3-a2c", "env.stack=zoo").env.fire_after_life_loss  # type: ignore[attr-defined]
+    settings = [[], ["env.stack=zoo"], ["env.stack=zoo", "env.fire_after_life_loss=true"]]
+    fires = [config("breakout", "sb3-a2c", *each).env.fire_after_life_loss for each in settings]  # type: ignore[attr-defined]
+    assert fires == [True, False, True]  # what is typed counts
     env = stack("breakout", "env.stack=zoo")
     env.reset()
     lost = np.zeros(2, np.int64)

@@ -482,6 +482,7 @@ def test_a_setup_cfg_may_say_more(section: str, says_more: bool, hill: Path) -> 
 @pytest.mark.parametrize(
     ("packages", "pattern", "is_held"),
     [
+        ("", "**.yml", True),
         ("", "*.yml", True),  # found by themselves: the folder of a set is a namespace package
         ('packages = ["hill_sets"]', "*.yml", False),
         ('packages = ["hill_sets", "hill_sets.hill", "hill_sets.hil"]', "*.yml", True),
@@ -502,6 +503,7 @@ def test_package_data_that_is_named(hill: Path, packages: str, pattern: str, is_
         ("hill_sets", "*.yml", False),  # only of files beside hill_sets/__init__.py
         ("hill_sets", "*/*.yml", True),
         ("hill_sets", "**/*.yml", True),
+        ("hill_sets", "/*.yml", False),
         ("hill_sets", "hill/*.yml", False),  # the set in hil is left out
         ("other", "*/*.yml", False),
         ("hill_sets.hill", "*.yml", False),

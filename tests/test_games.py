@@ -254,6 +254,8 @@ def test_agents_of_a_game_may_see_the_same() -> None:
     factory = "tests.toys_games:make_together"
     entry = EnvEntry("together", factory, agents=("ann", "bob"))
     check_env(entry, num_envs=(1, 3), steps=30)
+    for blind in (0, 1):
+        check_env(replace(entry, kwargs={"blind": blind}), num_envs=(3,), steps=30)
     one_stream = replace(entry, kwargs={"is_one_stream": True})
     check_env(one_stream, num_envs=(1,), steps=30)  # one game
     with pytest.raises(AssertionError, match="num_envs=4: all environments play the same episodes"):

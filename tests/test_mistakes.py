@@ -223,6 +223,7 @@ def test_a_bracket_that_nothing_closes_is_a_part_of_its_value() -> None:
 
 def test_a_sign_of_equality_at_the_end_is_a_part_of_its_value() -> None:
     refuse_torn_values(shlex.split("train -o env.kwargs.token=abc= cartpole"))
+    refuse_torn_values(["train", "-o", "", "cartpole"])  # an unset variable: refused where it is read
 
 
 @pytest.mark.parametrize(

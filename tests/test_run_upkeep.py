@@ -185,6 +185,7 @@ def test_rm_leaves_what_somebody_has_put_into_the_folders_of_a_run(capsys: Captu
     trained("x")
     own = ["checkpoints/best.pt", "checkpoints/.evaluated.pt", "checkpoints/.checked.pt", "films/.filmed.mp4"]
     own += ["checkpoints/.step-000000000100.pt.0123456789abcdef.tmp", "films/step-000000000100.mp4"]
+    own += ["tensorboard/events.out.events.1764288000.host.1.0.replaced-1"]
     own += ["checkpoints/set-aside-2/best.pt", "checkpoints/set-aside-2/step-000000000100.mp4"]
     own += [f"checkpoints/set-aside-1/{name}" for name in ("step-000000000100.pt", "monitor.csv", "outcome.json")]
     mine = ["checkpoints/my-notes.txt", "checkpoints/set-aside-1/notes", "checkpoints/step-1.pt/notes"]

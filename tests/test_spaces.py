@@ -127,7 +127,7 @@ class TestSeveralParts:
         [
             (spaces.Tuple((BOX, spaces.Text(3))), "its part '1', Text, is not supported"),
             (spaces.Text(3), "observation space Text.* is not supported; supported: Box"),
-            (spaces.Dict({("a", 1): BOX}), r"has the key \('a', 1\); supported: strings"),  # type: ignore[dict-item]
+            (spaces.Dict({("a", 1): BOX}), r"has the key \('a', 1\); supported: strings and whole numbers"),  # type: ignore[dict-item]
             (spaces.Dict({}), "holds no numbers"),
             (spaces.Box(0, 1, (2,), np.longdouble), "which torch does not know"),
             (spaces.Box(0, 1, (2,), np.dtype(">f4")), "is of >f4, which torch does not know"),

@@ -75,10 +75,15 @@ def make(num_envs: int, seed: int, **kwargs: Any) -> Duo:
 
 
 class Together(VectorEnv[Any, Any, Any]):
-    """Games of three steps whose two agents see the same random number and get it as reward. It resets at once."""
+    """Games of three steps whose two agents see the same random number and get it as reward. It resets at once.
 
-    def __init__(self, num_envs: int, is_one_stream: bool) -> None:
+    Args:
+        blind: an agent that sees 0, and gets 0.
+    """
+
+    def __init__(self, num_envs: int, is_one_stream: bool, blind: int | None) -> None:
         self.num_envs = num_envs
+        self.blind = blind
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.single_observation_space = spaces.Box(0, 1, (1,), np.float32)
         self.single_action_space = spaces.Discrete(2)
@@ -89,7 +94,10 @@ class Together(VectorEnv[Any, Any, Any]):
 
     def _see(self) -> Any:
         numbers = self.np_random.random(self.draws).astype(np.float32)
-        return np.repeat(np.broadcast_to(numbers, self.num_envs // 2), 2)[:, None]
+        seen = np.repeat(np.broadcast_to(numbers, self.num_envs // 2), 2)[:, None]
+        if self.blind is not None:
+            seen[self.blind :: 2] = 0
+        return seen
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -108,9 +116,9 @@ class Together(VectorEnv[Any, Any, Any]):
         return self._see(), rewards, ended, never, {"final_obs": seen, "_final_obs": ended}
 
 
-def make_together(num_envs: int, seed: int, is_one_stream: bool = False) -> Together:
+def make_together(num_envs: int, seed: int, is_one_stream: bool = False, blind: int | None = None) -> Together:
     """The factory of `together`."""
-    return Together(num_envs, is_one_stream)
+    return Together(num_envs, is_one_stream, blind)
 
 
 ENTRY = EnvEntry("duo", f"{__name__}:make", agents=("ann", "bob"), threshold=100.0)

@@ -122,7 +122,7 @@ def check_room(config: Config, spaces: Spaces, workers: int, has_processes: bool
     """Raises ConfigError if this number of workers does not fit into this machine's memory.
 
     Args:
-        has_processes: whether each worker is a process, of which a machine can have so many only.
+        has_processes: whether each worker is a process, whose number the machine limits.
     """
     agent = config.agent
     assert isinstance(agent, LossConfig)

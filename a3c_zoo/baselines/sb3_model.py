@@ -85,10 +85,6 @@ NOT_SB3 = {
 }
 
 
-#: The key of Atari games that press FIRE after a lost life, as SB3's wrapper does, which is part of its environment.
-FIRES = "fire_after_life_loss"
-
-
 def make_stack(
     entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_env: VecEnvName = "dummy"
 ) -> VecEnv:
@@ -129,10 +125,7 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_en
     clip = config.agent.clip_rewards
     given = config.env.factory_kwargs()
     if config.env.stack != "own":
-        env_config = config.env
-        if FIRES in given:  # SB3 learns from its own action, so the game may not play another one
-            env_config = env_config.model_copy(update={FIRES: False})
-        return make_zoo_vec_env(entry, env_config, num_envs, seed, clip)
+        return make_zoo_vec_env(entry, config.env, num_envs, seed, clip)
     env_id = entry.own_id
     assert env_id is not None  # "own" requires it
     wrappers = load_wrappers(config.env)
@@ -197,7 +190,7 @@ def _make_atari_stack(
     assert isinstance(config.agent, SB3Config)
     given = config.env.factory_kwargs()
     # SB3's wrapper always fires; the key is for evaluations on the zoo's games
-    given.pop(FIRES, None)
+    given.pop("fire_after_life_loss", None)
     unknown = given.keys() - WRAPPER_KEYS.keys() - EMULATOR_KEYS - {"frame_stack"}
     _refuse_changed(entry, config.env, unknown | {"kwargs"})
     wrapper = {theirs: given[ours] for ours, theirs in WRAPPER_KEYS.items() if ours in given}

@@ -227,8 +227,8 @@ runs_dir_option = _runs_dir("Directory of a run that is given by name.")
 trust_option: Callable[[_Command], _Command] = click.option(
     "--trust",
     is_flag=True,
-    help="Let a run that somebody else made name modules to import, and run hooks. Your own runs in --runs-dir need no "
-    "--trust.",
+    help="Let a run that somebody else made name modules to import and, if it is resumed, switch on run hooks. Your "
+    "own runs in --runs-dir need no --trust.",
 )
 
 #: Options of commands that resolve a configuration: `agent`, `hyperparams` and `overrides`.

@@ -132,6 +132,11 @@ def _overrides(given: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield place, word.removeprefix("-o")
 
 
+def _ends_with_its_only_sign(text: str) -> bool:
+    """Whether `KEY=` lacks its value. `KEY=abc=` has one."""
+    return text.endswith("=") and text.count("=") == 1
+
+
 def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:
     """The value as it was meant, and how many of the following words belong to it; None if it is whole.
 
@@ -141,7 +146,7 @@ def _joined(text: str, rest: Sequence[str]) -> tuple[str, int] | None:
     words = 0
     if following == "=" and len(rest) > 1:
         text, words = f"{text}={rest[1]}", 2
-    elif following.startswith("=") or (text.find("=") == len(text) - 1 and not following.startswith("-")):
+    elif following.startswith("=") or (_ends_with_its_only_sign(text) and not following.startswith("-")):
         text, words = f"{text}{following}", 1
     elif "=" not in text and _VALUE.fullmatch(following):
         text, words = f"{text}={following}", 1

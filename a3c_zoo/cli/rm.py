@@ -50,7 +50,7 @@ FOLDERS = re.compile(rf"checkpoints(/{SET_ASIDE})?|films|tensorboard")
 IN_FOLDERS = re.compile(
     rf"checkpoints/({SET_ASIDE}/)?(step-\d+|best|\.evaluated|\.checked)\.pt"
     rf"|(films|checkpoints/{SET_ASIDE})/(step-\d+|\.filmed)\.mp4"
-    r"|tensorboard/events\.out\.tfevents\.\d+\..+"
+    r"|tensorboard/events\.out\.(tf)?events\..+"
 )
 #: What is removed last. As long as they are there, the rest of a run can be removed by this command.
 LAST = (PULLED, "meta.json", "run.lock")

@@ -378,6 +378,8 @@ class EnvConfig(Section):
 
     #: Name of a key in other programs → the key. Both may be typed.
     also_called: ClassVar[Mapping[str, str]] = {}
+    #: Key → its value where a baseline trains on the zoo's environments, although its sets have another one.
+    without_own_stack: ClassVar[Mapping[str, object]] = {}
     #: What an environment takes at least of the memory, in bytes, beside its observations.
     environment_bytes: ClassVar[int] = 0
 

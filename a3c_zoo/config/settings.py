@@ -252,7 +252,7 @@ class Settings:
             sections["run"] = run.settled()
         if env is not None:
             env = self._of_whole_games(env, sections["agent"])
-            sections["env"] = env.model_copy(update={"stack": self._stack(env.stack)})
+            sections["env"] = self._on_stack(env, self._stack(env.stack))
             if run is not None and network is not None:
                 sections["network"] = network.settled(run.device, env.num_envs)
         self._settle_workers(sections)
@@ -315,6 +315,14 @@ class Settings:
             if key in self.settings[section] and getattr(config, key) not in (1, bases.AUTO):
                 self._refuse(self.settings[section][key], f"{section}.{key}", why)
             sections[section] = config.model_copy(update={key: 1})
+
+    def _on_stack(self, env: EnvConfig, stack: str) -> EnvConfig:
+        """The section with its stack. On the zoo's, a baseline lacks the values that its sets have for its own."""
+        values: dict[str, Any] = {"stack": stack}
+        if stack == "zoo" and "own" in self.agent.stacks:
+            typed = {key for key, setting in self.settings["env"].items() if setting.is_typed}
+            values |= {key: value for key, value in env.without_own_stack.items() if key not in typed}
+        return env.model_copy(update=values)
 
     def _stack(self, wanted: str) -> str:
         """Decides `env.stack`: "own" or "zoo"."""

@@ -32,8 +32,16 @@ def processors_of(records: Iterable[RunRecord]) -> list[str]:
 
 def is_time_of_other_machines(records: Sequence[RunRecord]) -> bool:
     """Whether a budget is a time, and the runs were made on different machines: then these decide who learns more."""
-    is_time = any(record.settings.get("run.time_limit_s") for record in records)
+    is_time = any(_may_end_by_time(record) for record in records)
     return is_time and len(processors_of(records)) > 1
+
+
+def _may_end_by_time(record: RunRecord) -> bool:
+    """Whether a limit of time decides how many steps a run has: not if it ended by another limit."""
+    if not record.settings.get("run.time_limit_s"):
+        return False
+    has_another = record.settings.get("run.steps") or record.settings.get("run.episodes")
+    return not has_another or record.outcome is None or record.outcome.reason == "time-limit"
 
 
 def have_one_budget(runs: Sequence[MeasuredRun]) -> bool:

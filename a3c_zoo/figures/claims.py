@@ -1,4 +1,4 @@
-"""The claims of a report. All claims together are wrong in at most 5 % of reports."""
+"""The claims of a report. All claims together are wrong in at most about 5 % of reports."""
 
 from __future__ import annotations
 

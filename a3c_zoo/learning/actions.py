@@ -580,7 +580,9 @@ def _over_parts(part: Part, whole: Space[Any], **options: bool) -> Product:
         raise UnsupportedSpaceError(f"{_subject(part, whole)} has no parts: there is nothing to learn")
     for key in inner:
         if not isinstance(key, str | int):
-            raise UnsupportedSpaceError(f"{_subject(part, whole)} has the key {key!r}; supported: strings")
+            raise UnsupportedSpaceError(
+                f"{_subject(part, whole)} has the key {key!r}; supported: strings and whole numbers"
+            )
     made = [_distribution(Part((*part.path, key), each), whole, **options) for key, each in inner.items()]
     keys = tuple(inner) if isinstance(part.space, spaces.Dict) else None
     product = Product(tuple(made), keys)

@@ -332,7 +332,7 @@ def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -
             for key, part in space.spaces.items():
                 if not isinstance(key, str | int):
                     raise UnsupportedSpaceError(
-                        f"observation space {whole} has the key {key!r}; supported: strings"
+                        f"observation space {whole} has the key {key!r}; supported: strings and whole numbers"
                     )
                 yield from _leaves(part, (*path, key), whole)
         case spaces.Tuple():

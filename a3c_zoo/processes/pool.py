@@ -117,7 +117,8 @@ class WorkerPool:
         self._members: list[_Member] = []
         self._reports: list[Report] = []  # that nobody has got yet
         self._at_exit: util.Finalize | None = None
-        self._reading: tuple[_Member, float] | None = None  # whose message is read, and since when
+        self._reading: tuple[_Member, int] | None = None  # whose message is read, and its number
+        self._num_read = 0
         self._is_over = threading.Event()
 
     def start(self) -> None:
@@ -190,7 +191,8 @@ class WorkerPool:
         """Takes in the messages that are there. The rest of a long one may be still to come."""
         try:
             while member.pipe.poll():
-                self._reading = (member, time.monotonic())
+                self._num_read += 1
+                self._reading = (member, self._num_read)
                 message = member.pipe.recv_bytes()
                 self._reading = None
                 self._take(rank, member, *pickle.loads(message))
@@ -202,12 +204,14 @@ class WorkerPool:
 
     def _watch(self) -> None:
         """Kills a worker that stands still in the middle of a message, whose rest would be waited for without end."""
+        before: object = None
+        seen_s = 0.0  # the time between looks is added up: none passes while the whole run is suspended
         while not self._is_over.wait(WATCH_EVERY_S):
             reading = self._reading
-            if reading is None:
-                continue
-            member, since_s = reading
-            if time.monotonic() - since_s > self._timeout_s:
+            seen_s = seen_s + WATCH_EVERY_S if reading is before else 0.0
+            before = reading
+            if reading is not None and seen_s > self._timeout_s:
+                member, _ = reading
                 member.is_stuck = True
                 member.signal(KILL)
 

@@ -80,7 +80,7 @@ def train(
             section `run` of the configuration; None leaves the value of the set.
         serial: workers in turn in this process, exactly reproducible.
         resume: a run to go on with, or what `train` returned. trust: its configuration may name modules to
-            import, even if it is not your own.
+            import, and switch on run hooks, even if it is not your own.
         checkpoint: of that run: "best", or its number of steps; by default the newest. Later ones are moved aside.
         init_from: a new run begins with the parameters of this policy, as `load_agent` takes it.
         name: name of the new run directory, which must not exist yet. runs_dir: where it is made.

@@ -61,10 +61,9 @@ def disk_errors(path: Path, doing: str, option: str = OTHER_RUNS_DIR) -> Iterato
     except OSError as error:
         is_in_the_way = error.errno in IN_THE_WAY or isinstance(error, IsADirectoryError)
         cure = f"Choose another: {option}"
-        if (
-            is_in_the_way and option == OTHER_RUNS_DIR and doing != "make"
-        ):  # a run keeps its files in one place
-            cure = "Move it away"
+        # A run keeps its files in one place.
+        if is_in_the_way and option == OTHER_RUNS_DIR and doing != "make" and isinstance(error.filename, str):
+            cure = f"Move {shown(Path(error.filename))} away"
         elif is_full(error):
             cure = f"Free space, or choose another: {option}"
         elif error.errno == errno.EFBIG:

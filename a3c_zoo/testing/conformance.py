@@ -258,13 +258,19 @@ def _check_seeding(subject: Subject, actions: NDArray[Any], trajectory: Trajecto
         equal = np.repeat(actions[:, :1], subject.num_envs, axis=1)
         played = (subject.new_trajectory(equal, seed) for seed in (1, *OTHER_SEEDS))
         apart = any(
-            (array[:, ::num_agents] != array[:, :1]).any()
+            _differ_by_game(array, num_agents)
             for episodes in played
             for array in (*episodes.observations, episodes.steps)
         )
         message = "all environments play the same episodes: each needs random numbers of its own"
         subject.expect(apart, check, message, "draw an array, [num_envs], from self.np_random")
     return is_repeatable
+
+
+def _differ_by_game(array: NDArray[Any], num_agents: int) -> bool:
+    """Whether something differs between games. array: `[T, N, ...]`, with the agents of a game side by side."""
+    games = array.reshape(len(array), -1, num_agents, *array.shape[2:])
+    return bool((games != games[:, :1]).any())
 
 
 def _seeding_cure(subject: Subject) -> str:

@@ -161,7 +161,7 @@ def _play_randomly(setup: RunSetup, findings: Findings) -> None:
 def reward_limit_of(settings: Mapping[str, Any]) -> float:
     """To what size the loss clips rewards before it scales them; infinite if it does not, or finds the scale itself."""
     scale = settings.get("reward_scale", 1.0)
-    if not settings.get("clip_rewards") or scale == "auto":
+    if not settings.get("clip_rewards") or scale in (None, "auto"):
         return math.inf
     return 1 / float(scale)
 

@@ -6,6 +6,7 @@ import configparser
 import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
+from glob import glob
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,8 @@ def _is_held(path: Path, package: str, setuptools: dict[str, Any]) -> bool:
             return False
         if is_package or folder != path.parent:
             patterns = [*data.get("*", []), *data.get(name, [])]
-            if any(path in folder.glob(pattern) for pattern in patterns):
+            inner = str(path.relative_to(folder))
+            if any(inner in glob(pattern, root_dir=folder, recursive=True) for pattern in patterns):
                 return True
         name = name.rpartition(".")[0]
     return False

@@ -29,6 +29,8 @@ class AtariConfig(EnvConfig):
     """Preprocessing of frames and episodes; the defaults are those of the NoFrameskip-v4 experiments."""
 
     environment_bytes: ClassVar[int] = 1_400_000  # an emulator of ale-py 0.12
+    # SB3 would learn from its own action, and the game plays FIRE.
+    without_own_stack: ClassVar[Mapping[str, object]] = {"fire_after_life_loss": False}
 
     frame_size: int = Field(84, ge=8, le=210, description="height and width of a frame in pixels")
     frame_stack: int = Field(4, ge=1, le=32, description="frames in one observation")
