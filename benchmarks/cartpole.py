@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from a3c_zoo.figures.curves import reached
-from a3c_zoo.runs.resources import memory_mib
+from a3c_zoo.runs.resources import family, memory_mib
 from a3c_zoo.store.run_records import read_run
 from a3c_zoo.store.tables import read_monitor
 
@@ -87,7 +87,7 @@ def train(method: str, seed: int, folder: Path, *options: str) -> Result:
                 process.wait(SAMPLE_MEMORY_EVERY_S)
                 break
             except subprocess.TimeoutExpired:
-                peak_mib = max(peak_mib, memory_mib(watched))
+                peak_mib = max(peak_mib, memory_mib(family(watched)))
         if process.returncode != 0:
             output.seek(0)
             raise SystemExit(f"{' '.join(command)} failed:\n{output.read().decode()}")

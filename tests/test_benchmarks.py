@@ -39,6 +39,14 @@ def test_the_stages_of_a_worker_are_timed(tmp_path: Path) -> None:
     assert min(seconds.values()) > 0
 
 
+def test_the_benchmark_of_cartpole_measures_a_training(tmp_path: Path) -> None:
+    program = runpy.run_path(str(PROGRAMS[0].with_name("cartpole.py")))
+    result = program["train"]("a3c", 1, tmp_path, "--steps", "20000")
+    assert (result.solved, result.seconds, result.steps) == (False, None, None)  # too few steps for 475
+    assert result.steps_per_s > 0
+    assert result.peak_memory_mib > 100  # torch's alone
+
+
 def test_virtual_workers_learn_in_teams(tmp_path: Path) -> None:
     """Each option of the trials trains; the figures are those of the run."""
     trials: list[list[str]] = [
