@@ -154,7 +154,7 @@ def test_nothing_is_overwritten_unasked(runs: Path, capsys: Captured) -> None:
     [
         (["logs", "--out", "x.gif"], "--out x.gif: must end in .png or .svg or .pdf or .csv"),
         (["logs", "--out", "no/x.png"], "--out no/x.png: no is no directory in which you may write; choose another"),
-        ([""], "no run '' here or in runs"),  # of a variable that is not set
+        ([""], "the name of a run is empty. See: a3c-zoo list runs"),  # of a variable that is not set
         (["lgos"], "no run 'lgos' here or in runs. See: a3c-zoo list runs"),
         (["logs", "other"], "runs of different environments cannot share a plot: cartpole, gym:Acrobot-v1"),
         (["logs", "--kind", "evaluation", "--x", "episodes"], "evaluations are drawn over steps or seconds"),
