@@ -33,7 +33,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 INTERRUPTED = 130
 #: Most episodes of `evaluate` and `play`. A command must come to an end.
 MOST_EPISODES = 1_000_000
-#: Of a whole number that is typed. Python converts no more than 4,300.
+#: The most digits of a whole number that is typed. Python converts no more than 4,300.
 MOST_DIGITS = 100
 #: No column of a table gets narrower than this, or than its longest word if that is shorter.
 NARROWEST = 16

@@ -31,7 +31,7 @@ def processors_of(records: Iterable[RunRecord]) -> list[str]:
 
 
 def is_time_of_other_machines(records: Sequence[RunRecord]) -> bool:
-    """Whether a budget is a time, and the runs were made on different machines: then these decide who learns more."""
+    """Whether a budget is a time, and machines differ: then the machine decides which method learns more."""
     is_time = any(_may_end_by_time(record) for record in records)
     return is_time and len(processors_of(records)) > 1
 
@@ -47,7 +47,8 @@ def _may_end_by_time(record: RunRecord) -> bool:
 def have_one_budget(runs: Sequence[MeasuredRun]) -> bool:
     """Whether all runs had the same budget. Those of other programs have none: whether all runs are about equally long.
 
-    A time on different machines is no budget. Only with one budget may the report claim a difference between methods.
+    A time on different machines is no budget. Only with one budget may the report claim a difference between
+    methods.
     """
     if is_time_of_other_machines([run.record for run in runs]):
         return False

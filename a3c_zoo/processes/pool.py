@@ -47,8 +47,8 @@ class _Member(ChildProcess):
     Attributes:
         state: the worker's state at a standstill, else None.
         has_reported: whether it has finished a rollout. episodes: of its rank, as far as they were reported.
-        is_successor: whether it has taken the place of another. is_stuck: whether it was killed in the middle of a
-            message, whose rest did not come.
+        is_successor: whether it has taken the place of another.
+        is_stuck: whether it was killed in the middle of a message, whose rest did not come.
     """
 
     is_ready = has_reported = is_successor = is_stuck = False
@@ -166,7 +166,7 @@ class WorkerPool:
         reports = self._reports
         self._reports = []
         collecting = self._members[: self._num_collecting]
-        # A slow environment may need minutes for its first rollout. A learner, which comes last, reports at once.
+        # A slow environment may need minutes for its first rollout. A learner reports at once.
         if not any(member.has_reported for member in collecting):
             ticks = self._counters.ticks[: self._num_collecting] - self._ticks_before
             reports.append(Report(first_rollout=int(ticks.max())))
@@ -203,7 +203,7 @@ class WorkerPool:
             self._reading = None
 
     def _watch(self) -> None:
-        """Kills a worker that stands still in the middle of a message, whose rest would be waited for without end."""
+        """Kills a worker that stands still in the middle of a message: the rest would never come."""
         before: object = None
         seen_s = 0.0  # the time between looks is added up: none passes while the whole run is suspended
         while not self._is_over.wait(WATCH_EVERY_S):
