@@ -402,6 +402,7 @@ def test_a_dry_run_makes_no_directory(tmp_path: Path, capsys: Captured) -> None:
     ("place", "says"),
     [
         ("/proc/none", "cannot make /proc/none: No such file or directory. Choose another: --runs-dir DIR"),
+        ("a" * 300, f"cannot make {'a' * 300}: File name too long. Choose another: --runs-dir DIR"),
         ("file/deeper", "cannot make file/deeper: Not a directory. Choose another: --runs-dir DIR"),
     ],
 )

@@ -250,7 +250,7 @@ def load_config(
 
 
 def _refuse_of_strangers(config: Config, path: str | Path, doubt: str) -> None:
-    """Raises ZooError for values that let a run of somebody else do more than train: imports, and run hooks."""
+    """Raises ZooError for values with which a run of somebody else would do more than train."""
     hooks = [f"plugins.{name}" for name, settings in config.plugins.items() if settings.enabled]
     what = ""
     if config.env.wrappers:
@@ -259,7 +259,8 @@ def _refuse_of_strangers(config: Config, path: str | Path, doubt: str) -> None:
         what = f"switches on run hooks, with its settings ({', '.join(hooks)})"
     if what:
         raise ZooError(
-            f"{path} {what}, and the run is not your own{doubt and f': {doubt}'}. If you trust whoever made it: --trust"
+            f"{path} {what}, and the run is not your own{doubt and f': {doubt}'}. "
+            "If you trust whoever made it: --trust"
         )
 
 

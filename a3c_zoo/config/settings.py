@@ -317,7 +317,7 @@ class Settings:
             sections[section] = config.model_copy(update={key: 1})
 
     def _on_stack(self, env: EnvConfig, stack: str) -> EnvConfig:
-        """The section with its stack. On the zoo's, a baseline has no value that its sets have for its own."""
+        """The section with its stack. On the zoo's, a baseline lacks what its sets have for its own."""
         values: dict[str, Any] = {"stack": stack}
         if stack == "zoo" and "own" in self.agent.stacks:
             typed = {key for key, setting in self.settings["env"].items() if setting.is_typed}

@@ -11,7 +11,8 @@ from a3c_zoo.learning.model import one_torch_thread
 from a3c_zoo.processes.crew import CutShort, Worker, WorkerFactory
 from a3c_zoo.records import Report
 
-#: What is said of a worker whose environment ends the program. In a process of its own it ends the worker alone.
+#: What is said of a worker whose environment ends the program. In a process of its own it ends the
+#: worker alone.
 FAILED = "a worker failed"
 
 

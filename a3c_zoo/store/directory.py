@@ -169,8 +169,13 @@ def refuse_place_of_runs(runs_dir: Path, config: Config, name: str | None) -> No
     """Raises RunDirectoryError, as `RunDirectory.create` does, if no run can be made. Leaves nothing."""
     there = next(path for path in (runs_dir, *absolute(runs_dir).parents) if os.path.lexists(path))
     with disk_errors(runs_dir, "make"):
+        with suppress(FileNotFoundError):
+            os.lstat(runs_dir)  # refuses a name that no folder may have
         tempfile.TemporaryDirectory(dir=there).cleanup()
-    path = runs_dir / (own_name(config) if name is None else valid_name(name))
+    if name is None:
+        own_name(config)  # another run of this second is no obstacle: the name gets a number
+        return
+    path = runs_dir / valid_name(name)
     if os.path.lexists(path):
         raise RunDirectoryError(f"{path} exists already; nothing is overwritten. Choose another --name")
 

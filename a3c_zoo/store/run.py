@@ -88,7 +88,8 @@ class Run(RunDirectory):
     then, and `evaluations`, which are none. A damaged timing.json counts as missing.
 
     Attributes:
-        is_trusted: whether its configuration may name modules to import and run hooks, see `find_run`. doubt: why not.
+        is_trusted: whether its configuration may name modules to import and run hooks, see `find_run`.
+        doubt: why not.
     """
 
     def __init__(self, path: Path, is_trusted: bool = False, doubt: str = "") -> None:
@@ -328,8 +329,8 @@ class Run(RunDirectory):
             flags: "section.key" → a value that replaces it, and the flag that gave it.
 
         Raises:
-            ZooError: it is damaged; or it names a module to import, or run hooks, and the run is not trusted; or a
-                plugin that it needs is not there.
+            ZooError: it is damaged; or it names a module to import, or run hooks, and the run is not trusted;
+                or a plugin that it needs is not there.
         """
         from a3c_zoo.config.sets import load_config
 
@@ -380,8 +381,8 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = F
     """Returns the directory of a run given by its path, or by its name within `runs_dir`.
 
     Args:
-        trust: whether its configuration may name modules to import and run hooks, even if the run is not one's own
-            (`why_not_own`).
+        trust: whether its configuration may name modules to import and run hooks, even if the run is not
+            one's own (`why_not_own`).
 
     Raises:
         RunDirectoryError: there is none, with the nearest name; or the user may not look into it.
