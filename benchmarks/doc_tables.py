@@ -338,8 +338,9 @@ def ten_games() -> Lines:
     methods = list(dict.fromkeys(row["method"] for row in measured))
     shown = [(method, steps) for method in methods for steps in (2_500_000, 10_000_000)]
     found = {(row["game"], row["method"], int(row["steps"])): row for row in measured}
+    games = list(dict.fromkeys(row["game"] for row in measured))
     rows = []
-    for game in dict.fromkeys(row["game"] for row in measured):
+    for game in games:
         scores = [found.get((game, method, steps)) for method, steps in shown]
         rows.append([game, *("–" if row is None else f"{float(row['score']):,.1f}" for row in scores)])
     for name in SUMMARIES:
@@ -347,7 +348,8 @@ def ten_games() -> Lines:
         for method, steps in shown:
             known = [row for (_, *column), row in found.items() if column == [method, steps]]
             normalised = [float(row["normalised"]) for row in known]
-            cells.append(f"{summarised(name, normalised):.3f}" if normalised else "–")
+            few = f" ({len(known)} games)" if len(known) < len(games) else ""
+            cells.append(f"{summarised(name, normalised):.3f}{few}" if normalised else "–")
         rows.append([f"{name}, normalised", *cells])
     return table(("game", *(f"{method}, {steps / 1e6:g} M" for method, steps in shown)), rows)
 

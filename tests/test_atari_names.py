@@ -13,6 +13,7 @@ import yaml
 from ale_py import roms
 
 import a3c_zoo
+from a3c_zoo.agents import A3CConfig
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import UnknownNameError, ZooError
 from a3c_zoo.hardware import has_fast_bfloat16
@@ -117,6 +118,15 @@ def test_games_without_sets_of_their_own_have_the_familys() -> None:
     assert config.sources["env.num_envs"].startswith("pong/a3c.yml:")
 
 
+@pytest.mark.parametrize(("name", "passes", "network"), [("a3c-plain", 1, "a3c-ff"), ("a3c-ppo", 4, "nature")])
+def test_other_sets_of_the_family(name: str, passes: int, network: str) -> None:
+    registry = get_registry()
+    config = resolve_config(registry, registry.env("atari:seaquest"), registry.agent("a3c"), hyperparams=name)
+    assert isinstance(config.agent, A3CConfig)
+    assert config.network is not None
+    assert (config.agent.epochs, config.network.name) == (passes, network)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -180,7 +190,7 @@ def test_training_any_game(tmp_path: Path) -> None:
     )
     assert (outcome.reason, outcome.steps >= 240) == ("steps", True)
     assert outcome.episodes >= 8
-    assert outcome.updates >= 240 // 40
+    assert outcome.updates >= 2  # two passes over the first rollout of 2 × 128 steps
     chosen = yaml.safe_load((outcome.run / "config.yml").read_text())["network"]["precision"]
     assert chosen == ("bfloat16" if has_fast_bfloat16() else "float32")  # what "auto" was
     actions, _ = a3c_zoo.load_agent(outcome.run).predict(np.zeros((3, 4, 84, 84), np.uint8))
