@@ -586,6 +586,19 @@ def test_runs_of_one_method_with_other_settings_show(ten: Results) -> None:
     assert "cartpole: the runs of ppo do not have the same settings; see below." in notes(together(cleanrl))
 
 
+def test_environments_that_differ_are_named(ten: Results) -> None:
+    """Not where only the number of environments differs, or where an older run lacks a key."""
+    shared = {"env.num_envs": 8, "env.kwargs": {"gravity": -10}, "env.hide_velocity": False}
+    alike = record("a3c", 6, settings={"env.num_envs": 16, "env.kwargs": {"gravity": -10}})
+    assert not notes(together([record("sb3-a2c", 6, settings=shared), alike]))
+    other = record("a3c", 6, settings={**shared, "env.kwargs": {"gravity": -1}, "env.hide_velocity": True})
+    (note,) = notes(together([record("sb3-a2c", 6, settings=shared), other]))
+    assert note == (
+        "cartpole: the runs differ in env.kwargs and env.hide_velocity, so a difference may come from their environments; "
+        "see below."
+    )
+
+
 def test_a_new_statistic_is_one_function_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line is an entry of `STATISTICS`: results.json and every table of scores have the statistic then."""
 

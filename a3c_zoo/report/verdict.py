@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from a3c_zoo.figures import decisions
@@ -19,6 +20,8 @@ from a3c_zoo.words import counted, listed, return_text
 EVERYWHERE = "All environments"
 #: What follows from different budgets.
 UNLIKE = ", which alone can make a difference, so nothing is claimed there about methods that differ in this."
+#: Settings of environments that change neither what an agent sees nor what its actions do.
+ARRANGEMENT = ("env.num_envs", "env.stack")
 THEIR_EVALUATIONS = (
     "Runs of other programs: their evaluations are those of evaluations.npz, made during training on seeds of their "
     "own. The file does not say whether actions were sampled or greedy. They count as RL Zoo plays: sampled on Atari "
@@ -88,12 +91,30 @@ def _other_notes(results: Results) -> list[str]:
         for name, method in in_env.methods.items()
         if any(_settings_of(run.record) != _settings_of(method.runs[0].record) for run in method.runs)
     ]
+    notes += _about_environments(results)
     if len(results.machines) > 1:
         notes.append(f"The runs were made on different machines: {listed(results.machines)}.")
     notes += results.making.engine_notes if results.making else ()
     if results.no_seconds:
         notes.append(f"Nothing is said here of seconds and speed, because {results.no_seconds}.")
     return notes
+
+
+def _about_environments(results: Results) -> list[str]:
+    """A sentence for each environment whose runs differ in its own settings: they may not do the same task."""
+    sentences = []
+    for env, in_env in results.environments.items():
+        values: dict[str, set[str]] = {}
+        for run in chain.from_iterable(method.runs for method in in_env.methods.values()):
+            for key, value in run.record.settings.items():
+                if key.startswith("env.") and key not in ARRANGEMENT:
+                    values.setdefault(key, set()).add(repr(value))
+        differ = [key for key, found in values.items() if len(found) > 1]
+        if differ:
+            sentences.append(
+                f"{env}: the runs differ in {listed(differ)}, so a difference may come from their environments; see below."
+            )
+    return sentences
 
 
 def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str]]:
