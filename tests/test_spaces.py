@@ -68,7 +68,7 @@ class TestObservations:
     @pytest.mark.parametrize("number", [-1, 3])
     def test_a_discrete_number_outside_of_its_space(self, number: int) -> None:
         spec = observation_spec(spaces.Discrete(3))
-        with pytest.raises(ObservationError, match="a number outside of its space, 0 to 2: "):
+        with pytest.raises(ObservationError, match=f"an observation is {number}, outside of its space, 0 to 2. "):
             spec.encode(torch.tensor([number]))
 
     def test_discrete_of_another_integer_type_is_stored_as_such(self) -> None:

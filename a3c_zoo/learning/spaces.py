@@ -119,11 +119,16 @@ class ObservationSpec:
             ObservationError: an integer is outside of its space.
         """
         if self.one_hot:
+            numbers = observations.long()
             try:
-                return torch.nn.functional.one_hot(observations.long(), self.one_hot).float()
+                return torch.nn.functional.one_hot(numbers, self.one_hot).float()
             except RuntimeError as error:
+                wrong = numbers[(numbers < 0) | (numbers >= self.one_hot)]
+                if not len(wrong):
+                    raise
                 raise ObservationError(
-                    f"an observation has a number outside of its space, 0 to {self.one_hot - 1}: {error}"
+                    f"an observation is {wrong[0]}, outside of its space, 0 to {self.one_hot - 1}. Examine the environment: "
+                    "a3c-zoo check NAME"
                 ) from error
         if not self.shape:
             observations = observations.unsqueeze(-1)
