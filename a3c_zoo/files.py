@@ -200,6 +200,8 @@ _JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 #: A number beyond it is damaged. Sums of smaller ones do not overflow.
 _GREATEST: Final = 1e100
+#: The greatest whole number up to which a float64 holds all: files count steps, episodes and bytes.
+_GREATEST_INT: Final = 2**53
 
 
 def fields_of(record: type[DataclassInstance], content: Any) -> dict[str, Any]:
@@ -220,7 +222,8 @@ def fields_of(record: type[DataclassInstance], content: Any) -> dict[str, Any]:
             isinstance(value, bool) and annotation != "bool"
         ):
             raise TypeError(f"{field.name} is no {annotation}")
-        if isinstance(value, int | float) and not abs(value) <= _GREATEST:
+        greatest = _GREATEST_INT if annotation == "int" else _GREATEST
+        if isinstance(value, int | float) and not abs(value) <= greatest:
             raise ValueError(f"{field.name} is too great, or no number")
     return content
 

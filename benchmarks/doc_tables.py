@@ -32,7 +32,7 @@ from a3c_zoo.words import return_text
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from benchmarks.atari_games import SUMMARIES, summarised  # noqa: E402
+from benchmarks.atari_games import GAMES, SUMMARIES, summarised  # noqa: E402
 
 FIGURES = ROOT / "docs" / "figures"
 REPORTS = ROOT / "docs" / "reports"
@@ -333,12 +333,13 @@ def atari_games() -> Lines:
 
 
 def ten_games() -> Lines:
-    """Scores of each game after 2.5 and 10 million steps, and what sums up the normalised ones."""
+    """Scores of each game after 2.5 and 10 million steps, and what sums up the normalised ones of all games."""
     measured = rows_of("atari-ten-games.csv")
     methods = list(dict.fromkeys(row["method"] for row in measured))
-    shown = [(method, steps) for method in methods for steps in (2_500_000, 10_000_000)]
     found = {(row["game"], row["method"], int(row["steps"])): row for row in measured}
-    games = list(dict.fromkeys(row["game"] for row in measured))
+    have = {(method, steps) for _, method, steps in found}
+    shown = [(method, steps) for method in methods for steps in (2_500_000, 10_000_000) if (method, steps) in have]
+    games = [game for game in GAMES if any(game == known for known, *_ in found)]
     rows = []
     for game in games:
         scores = [found.get((game, method, steps)) for method, steps in shown]
@@ -348,8 +349,7 @@ def ten_games() -> Lines:
         for method, steps in shown:
             known = [row for (_, *column), row in found.items() if column == [method, steps]]
             normalised = [float(row["normalised"]) for row in known]
-            few = f" ({len(known)} games)" if len(known) < len(games) else ""
-            cells.append(f"{summarised(name, normalised):.3f}{few}" if normalised else "–")
+            cells.append(f"{summarised(name, normalised):.3f}" if len(known) == len(games) else "–")
         rows.append([f"{name}, normalised", *cells])
     return table(("game", *(f"{method}, {steps / 1e6:g} M" for method, steps in shown)), rows)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,10 +22,12 @@ from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.figures.curves import Moment, reached, running_mean
+from a3c_zoo.figures.measures import measure
 from a3c_zoo.files import MAX_TEXT
 from a3c_zoo.records import Evaluation
 from a3c_zoo.store.evaluation_files import read_played
-from a3c_zoo.store.run_records import read_run, read_runs
+from a3c_zoo.store.run_groups import told_apart
+from a3c_zoo.store.run_records import lost_runs, read_run, read_runs
 from a3c_zoo.store.tables import Curve, read_monitor
 from a3c_zoo.store.timing_file import timing_of, write_timing
 from tests.test_run_directory import LOCKER
@@ -141,6 +144,69 @@ def test_folders_are_read_whole_and_nothing_is_dropped(runs: Path, run: Path) ->
     assert left_out == {run: "incomplete: it has no outcome.json, so it was killed"} | nowhere
     assert list(left_out) == [run, run.parent / "nowhere"]
     assert read_runs([run.parent / "nowhere"]) == ([], nowhere)
+
+
+def test_links_to_runs_are_followed_and_links_elsewhere_are_not(runs: Path, tmp_path: Path) -> None:
+    """Somebody has moved runs to another disk. A link may lead back, too."""
+    here = tmp_path / "here"
+    shutil.copytree(runs / "one", here / "one")
+    for name in ("two", "three"):
+        shutil.copytree(runs / name, tmp_path / "elsewhere" / name)
+        (here / name).symlink_to(tmp_path / "elsewhere" / name)
+    (here / "back").symlink_to(here)
+    read, left_out = read_runs([here])
+    assert ([each.path.name for each in read], left_out) == (["one", "three", "two"], {})
+    assert [each.method for each in told_apart(read)] == ["random", "sb3-a2c", "random"]
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "count"),
+    [
+        (("outcome.json", "damaged"), 1),
+        (("config.yml", "gone"), 1),
+        (("config.yml", "damaged"), 1),
+        (("outcome.json", "gone"), 1),  # killed: it has a checkpoint of its last step
+        (("pulled.json", "made"), 0),
+        (("parameters.safetensors", "made"), 0),
+    ],
+)
+def test_which_runs_are_lost(spoiled: tuple[str, str], count: int, run: Path) -> None:
+    """A run that trained and has no figures, whatever else it lacks. A trained agent without its run is no run."""
+    file, how = spoiled
+    if how == "gone":
+        (run / file).unlink()
+    else:
+        (run / file).write_text("{")
+    (run / "monitor.csv").unlink()
+    read, left_out = read_runs([run], wanted=lambda summary: summary.agent == "random")
+    assert (read, list(left_out)) == ([], [run])
+    lost = lost_runs(left_out)
+    assert [(each.env, each.method, each.seed) for each in lost] == [("cartpole", "random", 1)] * count
+
+
+def test_only_variables_of_speed_stand_before_a_command(tmp_path: Path) -> None:
+    """A report prints them for a shell, and somebody else may have written the file."""
+    for name, is_read in (("OMP_NUM_THREADS", True), ("X; touch y; Z", False), ("LD_PRELOAD", False)):
+        (tmp_path / "timing.json").write_text(json.dumps({"calibration_s": 0.1, "variables": {name: "1"}}))
+        assert (timing_of(tmp_path) is not None) is is_read
+
+
+@pytest.mark.parametrize(("key", "value"), [("steps", "abc"), ("steps", "[1, 2]"), ("time_limit_s", "abc")])
+def test_a_budget_that_is_no_number(key: str, value: str, run: Path) -> None:
+    text = (run / "config.yml").read_text()
+    (run / "config.yml").write_text(re.sub(rf"(?m)^  {key}: .*$", f"  {key}: {value}", text))
+    assert read_runs([run]) == ([], {run: f"config.yml is damaged: run.{key} is no number"})
+
+
+def test_numbers_that_make_no_figures(run: Path) -> None:
+    """Each is a number, and a quotient of two of them is none."""
+    spoil(run, "outcome.json", lambda outcome: outcome.update(training_s=5e-324, cpu_s=1e90))
+    measures = measure(read_run(run), "one").measures
+    assert measures.steps_per_s == 0
+    assert measures.cpu_s_to_threshold is None
+    spoil(run, "outcome.json", lambda outcome: outcome.update(steps=10**20))
+    with pytest.raises(RunDirectoryError, match="steps is too great"):
+        read_run(run)
 
 
 def spoil(run: Path, file: str, change: Any) -> None:

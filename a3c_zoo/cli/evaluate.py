@@ -54,7 +54,7 @@ def command(
     trained agent.
     """
     from a3c_zoo.runs import api
-    from a3c_zoo.store.recommended import choose
+    from a3c_zoo.store.recommended import choose, held
     from a3c_zoo.store.trained import find_policy, state_of
 
     if as_json:
@@ -62,9 +62,11 @@ def command(
     with redirect_stdout(sys.stderr if as_json else sys.stdout), playing_sign(episodes) as on_step:
         directory = find_policy(run, **options)
         choice = choose(directory, checkpoint)
-        result = api.evaluate_from(directory, choice, episodes, deterministic, seed, on_step)
+        to_play = held(directory, choice)
+        step = state_of(directory, to_play.which).steps
+        result = api.evaluate_from(directory, to_play, episodes, deterministic, seed, on_step)
     if as_json:
-        played = {"checkpoint": choice.which, "step": state_of(directory, choice.which).steps}
+        played = {"checkpoint": choice.which, "step": step}
         click.echo(json.dumps(asdict(result) | played, indent=2))
         return
     click.echo(f"return   {return_text(result.mean_return)} ± {return_text(result.std_return)}", nl=False)

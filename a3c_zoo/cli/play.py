@@ -147,12 +147,12 @@ def _load(
 ) -> tuple[str, int, Generator[Scene], Choice]:
     """An agent's name with its checkpoint, if one is named; the steps of its training; its play; what was chosen."""
     from a3c_zoo.runs.api import load_from
-    from a3c_zoo.store.recommended import choose
+    from a3c_zoo.store.recommended import choose, held
     from a3c_zoo.store.trained import find_policy, state_of
 
     run, named = _parts(name, runs_dir)
     directory = find_policy(run, runs_dir=runs_dir, **options)
-    choice = choose(directory, named or checkpoint)
+    choice = held(directory, choose(directory, named or checkpoint))
     loaded = load_from(directory, choice.which, episodes, seed)
     from a3c_zoo.runs.evaluation import play_scenes  # imports torch: a wrong name is known before
 

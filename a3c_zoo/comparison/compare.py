@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -42,7 +43,7 @@ from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES
 from a3c_zoo.runs.signals import stop_on_signals
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, refuse_trust
 from a3c_zoo.store.run import Run, RunSummary
-from a3c_zoo.store.run_groups import on_envs, one_name, told_apart, unread_on
+from a3c_zoo.store.run_groups import folder_of, on_envs, one_name, told_apart, unread_on
 from a3c_zoo.store.run_records import RunRecord, lost_runs, read_runs
 from a3c_zoo.words import counted
 
@@ -257,6 +258,18 @@ def rehearse_plan(
     return plan
 
 
+def _listed(seeds: int | Sequence[int]) -> Sequence[int]:
+    """The seeds that a number or a list of them stands for; NumPy's whole numbers are taken, too."""
+    if isinstance(seeds, range):
+        return seeds
+    with suppress(TypeError):
+        if hasattr(seeds, "__index__"):
+            return range(1, operator.index(seeds) + 1)
+        if not isinstance(seeds, str):
+            return [operator.index(seed) for seed in seeds]
+    raise ZooError(f"seeds={seeds!r}: give how many, or a list of whole numbers")
+
+
 def make_plan_and_rule(
     until_decided: bool, *, seeds: int | Sequence[int], max_seeds: int | None, **options: Any
 ) -> tuple[Plan, SequentialRule | None]:
@@ -265,8 +278,7 @@ def make_plan_and_rule(
     Raises:
         ZooError: the seeds do not fit the rule, or `max_seeds` is given without it.
     """
-    if isinstance(seeds, int):
-        seeds = range(1, seeds + 1)
+    seeds = _listed(seeds)
     _refuse_two_names(options["envs"])
     if not until_decided:
         if max_seeds is not None:
@@ -517,15 +529,13 @@ def read(
     unread = unread_on(unread, there) if envs else unread
     measured, left_out = _measure(named, unread)
     _refuse_twins(measured)
-    names = {
-        (run.method, run.path.resolve().parent): name.method for run, name in zip(chosen, named, strict=True)
-    }
+    names = {(run.method, folder_of(run.path)): name.method for run, name in zip(chosen, named, strict=True)}
     without = [replace(run, env=one_name(run.env)) for run in lost_runs(unread)]
     without = [run for run in without if run.env in there]
     if methods:
         without = runs_of_methods(registry, without, parsed, trusted_envs)
     without = [
-        replace(run, method=names.get((run.method, run.path.resolve().parent), run.method)) for run in without
+        replace(run, method=names.get((run.method, folder_of(run.path)), run.method)) for run in without
     ]
     # `compare` trains failed runs again: those of a seed are one run, which is not lost if one of them ended in order.
     lost = {(run.env, run.method, run.seed) for run in without} - {

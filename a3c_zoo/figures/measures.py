@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,18 +146,22 @@ def measure(record: RunRecord, label: str) -> MeasuredRun:
         else None,
         steps_to_threshold=moment.steps if moment else None,
         seconds_to_threshold=moment.seconds if moment else None,
-        cpu_s_to_threshold=cpu_s * moment.seconds / training_s
-        if moment and cpu_s and training_s > 0
-        else None,
+        cpu_s_to_threshold=_quotient(cpu_s * moment.seconds, training_s) if moment and cpu_s else None,
         steps=steps,
         training_s=training_s,
         total_s=outcome.total_s if outcome else None,
-        steps_per_s=steps / training_s if training_s > 0 else 0.0,
+        steps_per_s=_quotient(steps, training_s) or 0.0,
         cpu_s=cpu_s,
         peak_memory_mib=outcome.peak_memory_mib if outcome else None,
         calibration_s=record.timing.calibration_s if record.timing else None,
     )
     return MeasuredRun(record, measures)
+
+
+def _quotient(value: float, divisor: float) -> float | None:
+    """`value / divisor`; None if there is none, or if it is not finite: files of strangers may name any numbers."""
+    quotient = value / divisor if divisor > 0 else math.inf
+    return quotient if math.isfinite(quotient) else None
 
 
 def _last(values: Floats) -> float | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import torch
 from torch import Tensor, nn
 
@@ -79,7 +82,9 @@ def share(*tensors: Tensor) -> None:
             # torch reserves the memory, so no process fails later for the lack of it.
             size = tensor.numel() * tensor.element_size()
             reason = str(error).splitlines()[0]
+            cure = "Make it larger (docker run --shm-size=1g), or lower run.workers, env.num_envs or agent.n_steps"
+            if os.strerror(errno.EFBIG) in reason:
+                cure = "Raise the limit of file sizes: ulimit -f unlimited"
             raise ConfigError(
-                f"shared memory (/dev/shm) has no room for {size:,} bytes more: {reason}. Make it larger (docker run "
-                "--shm-size=1g), or lower run.workers, env.num_envs or agent.n_steps"
+                f"shared memory (/dev/shm) has no room for {size:,} bytes more: {reason}. {cure}"
             ) from error

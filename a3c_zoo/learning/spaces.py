@@ -127,8 +127,8 @@ class ObservationSpec:
                 if not len(wrong):
                     raise
                 raise ObservationError(
-                    f"an observation is {wrong[0]}, outside of its space, 0 to {self.one_hot - 1}. Examine the environment: "
-                    "a3c-zoo check NAME"
+                    f"an observation is {wrong[0]}, outside of its space, 0 to {self.one_hot - 1}. Examine the "
+                    "environment: a3c-zoo check NAME"
                 ) from error
         if not self.shape:
             observations = observations.unsqueeze(-1)

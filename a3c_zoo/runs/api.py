@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -254,7 +255,7 @@ def load_agent(
     state = saved.state
     choice.tell()
     outcome = directory.outcome
-    if outcome and choice.which == FINAL:
+    if outcome and choice.which == FINAL and outcome.steps == state.steps:
         returns = outcome.returns
     else:
         returns = "return not known"
@@ -304,15 +305,22 @@ def load_from(
     Args:
         checkpoint: "final", "best" or a number of steps.
     """
-    _refuse_numbers(episodes, seed)
+    episodes, seed = _whole_numbers(episodes, seed)
     return _to_play(*_read(directory, checkpoint), episodes, seed)
 
 
-def _refuse_numbers(episodes: int, seed: int | None) -> None:
+def _whole_numbers(episodes: int, seed: int | None) -> tuple[int, int | None]:
+    """Both as Python's own numbers; NumPy's are taken, too. Raises ZooError for others, and out of range."""
+    try:
+        episodes = operator.index(episodes)
+        seed = None if seed is None else operator.index(seed)
+    except TypeError as error:
+        raise ZooError(f"episodes and seed must be whole numbers: {error}") from error
     if episodes < 1:
         raise ZooError(f"--episodes {episodes}: give 1 or more")
     if seed is not None and not 0 <= seed < 2**63:
         raise ZooError(f"--seed {seed}: give a number from 0 to 2**63 - 1")
+    return episodes, seed
 
 
 def _to_play(
@@ -381,7 +389,7 @@ def _evaluate_loaded(
     on_step: Callable[[int], None],
 ) -> Evaluation:
     """As `evaluate`, for an agent that was loaded before."""
-    _refuse_numbers(episodes, seed)
+    episodes, seed = _whole_numbers(episodes, seed)
     policy, to_play = _to_play(*agent.source, episodes, seed)
     from a3c_zoo.runs.evaluation import evaluate_policy
 

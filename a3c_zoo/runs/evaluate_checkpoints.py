@@ -41,13 +41,15 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     """Agent steps → task, for the checkpoints of a run that have not played this number of episodes.
 
     Raises:
-        ZooError: the run has no checkpoint, or its configuration cannot be read.
+        ZooError: the run has no checkpoint, and was not evaluated to its end; or its configuration cannot be read.
     """
     directory = Run(run, is_trusted=True)  # its configuration is the planned one
     known = [step for step in checkpoint_steps(directory) if step]  # the first one has learned nothing
-    if not known:
-        raise RunDirectoryError("it has no checkpoint")
     done = {evaluation.steps for evaluation in kept_evaluations(run, episodes)}
+    if not known:
+        if directory.outcome is not None and directory.outcome.steps in done:  # nothing is left to play
+            return {}
+        raise RunDirectoryError("it has no checkpoint to evaluate; train it anew: compare --no-reuse")
     missing = [step for step in chosen_steps(known) if step not in done]
     if not missing:
         return {}

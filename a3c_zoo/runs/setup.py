@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from a3c_zoo.config import Config, RunConfig
 from a3c_zoo.config.provenance import plugin_versions, plugins_of
@@ -21,6 +21,9 @@ from a3c_zoo.runs.resources import Clock, Meter
 from a3c_zoo.runs.signals import StopRequest
 from a3c_zoo.store.directory import RUN_FORMAT, describe_host
 from a3c_zoo.words import counted
+
+#: The most characters of a command that meta.json holds. Its readers refuse a file that is too large.
+LONGEST_COMMAND: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,9 @@ class RunSetup:
         machine = describe_host()
         machine["versions"] |= plugin_versions(self.registry, self.config)
         given_env = self._given_env()
+        command = sys.argv
+        if sum(map(len, command)) > LONGEST_COMMAND:  # that of a program, with thousands of files
+            command = command[:1]
         return {
             "format": RUN_FORMAT,
             "env": self.config.env_name,
@@ -112,7 +118,7 @@ class RunSetup:
                 self.registry, entries_of(self.registry, self.config).values(), self.config.import_strings
             ),
             "started": f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z}",
-            "command": sys.argv,
+            "command": command,
             **({"init_from": self.initial.told} if self.initial else {}),
             **({"given_env": given_env} if given_env else {}),
             **machine,

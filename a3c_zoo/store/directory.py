@@ -60,14 +60,15 @@ def disk_errors(path: Path, doing: str, option: str = OTHER_RUNS_DIR) -> Iterato
         yield
     except OSError as error:
         is_in_the_way = error.errno in IN_THE_WAY or isinstance(error, IsADirectoryError)
+        is_of_a_run = option == OTHER_RUNS_DIR and doing != "make"  # it keeps its files in one place
+        other = f"begin a new run elsewhere: {option}" if is_of_a_run else f"choose another: {option}"
         cure = f"Choose another: {option}"
-        # A run keeps its files in one place.
-        if is_in_the_way and option == OTHER_RUNS_DIR and doing != "make" and isinstance(error.filename, str):
+        if is_in_the_way and is_of_a_run and isinstance(error.filename, str):
             cure = f"Move {shown(Path(error.filename))} away"
         elif is_full(error):
-            cure = f"Free space, or choose another: {option}"
+            cure = f"Free space, or {other}"
         elif error.errno == errno.EFBIG:
-            cure = f"Raise the limit of file sizes (ulimit -f), or choose another: {option}"
+            cure = f"Raise the limit of file sizes (ulimit -f), or {other}"
         text = f"cannot {doing} {shown(path)}: {error.strerror or error}. {cure}"
         raise RunDirectoryError(text) from error
 

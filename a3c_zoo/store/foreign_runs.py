@@ -352,6 +352,8 @@ def _events(content: bytes) -> Iterator[Any]:
         (length,) = struct.unpack_from("<Q", content, at)
         if at + 16 + length > len(content):
             return
+        if not length:  # a file full of zeros would have millions of them
+            raise ValueError("a record is damaged")
         record = content[at + 12 : at + 12 + length]
         if at == 0 or length <= SMALL_EVENT or any(tag in record for tag in tags):
             try:

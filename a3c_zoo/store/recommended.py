@@ -66,6 +66,12 @@ def choose(run: Run, checkpoint: str | int) -> Choice:
     return replace(choice, text=f"{run.home.name}: {choice.text}" if choice.text else "")
 
 
+def held(run: Run, choice: Choice) -> Choice:
+    """The same choice. The newest checkpoint of a run that still trains is named by its steps: others follow."""
+    known = checkpoint_steps(run) if choice.which == FINAL and run.is_alive else []
+    return replace(choice, which=str(known[-1])) if known else choice
+
+
 def choose_in_python(run: Run, checkpoint: str | int) -> Choice:
     """As `choose`, for functions: only the best policy gets a line, because everybody expects the newest one."""
     choice = choose(run, checkpoint)

@@ -25,6 +25,7 @@ from a3c_zoo.files import (
 )
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.store.command_lines import command_of
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, PULLED, RUN_FORMAT, RunDirectory, run_paths, why_not_own
@@ -186,6 +187,9 @@ class Run(RunDirectory):
             raise RunDirectoryError(f"{name} is damaged: {fault}")
         if not isinstance(sections["run"].get("seed"), int):
             raise RunDirectoryError(f"{name} is damaged: run.seed is no whole number")
+        for key in ("steps", "episodes", "time_limit_s"):
+            if not isinstance(sections["run"].get(key), int | float | None):
+                raise RunDirectoryError(f"{name} is damaged: run.{key} is no number")
         pairs = (
             (f"{section}.{key}", value) for section, keys in sections.items() for key, value in keys.items()
         )
@@ -279,7 +283,11 @@ class Run(RunDirectory):
         """The line of the run, also of one that cannot be read."""
         status = self.status
         is_unreadable = status in UNREADABLE
-        meta = {} if is_unreadable else self.meta
+        meta: Mapping[str, Any] = {}
+        with suppress(
+            RunDirectoryError
+        ):  # meta.json may tell whose run it is, although another file is damaged
+            meta = self.meta
         outcome = None if is_unreadable else self.outcome
         ended: bool | None = os.path.exists(self.solved_file) or None
         if outcome:
@@ -301,17 +309,29 @@ class Run(RunDirectory):
     def says_nothing(self) -> bool:
         """Whether a run without figures is no lost run of its method: somebody ended it, or it never made a step.
 
-        A run without a directory was refused before it began, or lost with the machine that trained it.
+        A run without a directory was refused before it began, or lost with the machine that trained it. A trained
+        agent without its run, such as a pulled one, is no run.
         """
-        if not os.path.lexists(self.path):
+        if not os.path.lexists(self.path) or self.is_agent_alone:
             return True
         try:
             outcome = self.outcome
         except RunDirectoryError:
             return False
         if outcome is None:  # it was killed
-            return not self.has_episodes()
+            return not (self.has_episodes() or self._has_later_checkpoint())
         return outcome.reason == "interrupted" or not outcome.steps
+
+    @property
+    def is_agent_alone(self) -> bool:
+        """Whether it is a trained agent's folder, without the run: one that was pulled, or `save_trained` wrote."""
+        return any(os.path.lexists(self.path / name) for name in (PULLED, PARAMETERS))
+
+    def _has_later_checkpoint(self) -> bool:
+        """Whether it has a checkpoint of after its first step."""
+        from a3c_zoo.store.checkpoints import checkpoint_steps  # pydantic: a listing needs none
+
+        return any(checkpoint_steps(self))
 
     def has_episodes(self) -> bool:
         """Whether it has ended a training episode, as far as its monitor.csv can be read."""

@@ -64,7 +64,7 @@ def told_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:
 
     Folders that hold different environments are no reason to split a method.
     """
-    parents = [run.path.resolve().parent for run in runs]
+    parents = [folder_of(run.path) for run in runs]
     folders: dict[tuple[str, str], set[Path]] = {}
     for run, parent in zip(runs, parents, strict=True):
         folders.setdefault((run.env, run.method), set()).add(parent)
@@ -79,6 +79,13 @@ def told_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:
         replace(run, method=f"{run.method} ({short[run.method][parent]})") if run.method in short else run
         for run, parent in zip(runs, parents, strict=True)
     ]
+
+
+def folder_of(run: Path) -> Path:
+    """The folder in which a run lies, with links resolved; the run itself may be a link to somewhere else."""
+    if run.name in ("", ".."):  # "." has no name
+        return run.resolve().parent
+    return run.parent.resolve()
 
 
 def _short_names(folders: Iterable[Path]) -> dict[Path, str]:

@@ -19,7 +19,7 @@ from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, why_not_own
 from a3c_zoo.store.foreign_runs import ForeignRun, is_foreign_run, read_foreign_run
-from a3c_zoo.store.run import Run, RunSummary
+from a3c_zoo.store.run import Run, RunSummary, method_name
 from a3c_zoo.store.tables import Curve, read_monitor
 from a3c_zoo.store.timing_file import Timing
 from a3c_zoo.version import __version__
@@ -166,15 +166,25 @@ def lost_runs(paths: Iterable[Path]) -> list[RunRecord]:
     are damaged or not finite. A run is not lost if a user interrupted it, if it still runs, if it never made a step, or
     if another version of a3c-zoo made it.
     """
-    nothing = Curve.ordered(*np.empty((4, 0)))
     lost = []
     for run in map(Run, paths):
         with suppress(RunDirectoryError):
             is_of_this_version = run.versions.get("a3c-zoo") == __version__
             if is_of_this_version and not run.is_alive and not run.says_nothing:
-                env = printable(run.meta["env"])
-                lost.append(RunRecord(run.path, run.method, env, run.seed, nothing, settings=run.settings))
+                lost.append(_without_curves(run))
     return lost
+
+
+def _without_curves(run: Run) -> RunRecord:
+    """What meta.json and config.yml tell of a run; what meta.json alone tells if config.yml is damaged."""
+    meta = run.meta
+    env = printable(meta["env"])
+    nothing = Curve.ordered(*np.empty((4, 0)))
+    try:
+        return RunRecord(run.path, run.method, env, run.seed, nothing, settings=run.settings)
+    except RunDirectoryError:
+        method = printable(method_name(meta["agent"], None, meta.get("init_from")))
+        return RunRecord(run.path, method, env, meta.get("seed"), nothing)
 
 
 def _their_summary(run: RunRecord) -> RunSummary:
@@ -196,15 +206,18 @@ def _run_folders(path: Path) -> list[Path]:
             if _is_run(folder):
                 runs.append(folder)
             if not _is_ours(folder):  # below ours are event files, and rows that were set aside
-                waiting += _folders_in(folder)
+                below, links = _folders_in(folder)
+                waiting += below
+                runs += filter(_is_run, links)  # what lies below a link may lead back
     return sorted(runs) or [path]
 
 
-def _folders_in(folder: Path) -> list[Path]:
-    """The folders in a folder, without links and rehearsals. Raises OSError."""
+def _folders_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The folders in a folder and the links to folders, without rehearsals. Raises OSError."""
     with os.scandir(folder) as entries:
-        below = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return [Path(entry.path) for entry in below if not entry.name.startswith(REHEARSAL)]
+        below = [entry for entry in entries if entry.is_dir() and not entry.name.startswith(REHEARSAL)]
+    links = [Path(entry.path) for entry in below if entry.is_symlink()]
+    return [Path(entry.path) for entry in below if not entry.is_symlink()], links
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:

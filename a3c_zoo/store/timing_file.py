@@ -46,7 +46,9 @@ def timing_of(run: Path) -> Timing | None:
     """Reads a run's timing.json; None if there is none, or a damaged one."""
     try:
         content = fields_of(Timing, read_json(run / TIMING_FILE))
-        variables = {printable(name): printable(str(value)) for name, value in content["variables"].items()}
+        variables = {name: printable(str(value)) for name, value in content["variables"].items()}
+        if not variables.keys() <= set(SPEED_VARIABLES):  # a report prints them before a command, for a shell
+            return None
         vec_env = content.get("vec_env")
         if vec_env is not None:
             vec_env = printable(str(vec_env))
