@@ -221,6 +221,17 @@ def test_evaluate_is_the_commands(outcome: Outcome) -> None:
         a3c_zoo.evaluate("two", runs_dir=outcome.run.parent)
 
 
+def test_the_return_of_a_run_is_not_that_of_an_older_checkpoint(tmp_path: Path) -> None:
+    """Somebody has removed the newest."""
+    outcome = a3c_zoo.train("cartpole", steps=2000, serial=True, runs_dir=tmp_path)
+    *_, newest = sorted((outcome.run / "checkpoints").glob("step-*.pt"))
+    assert f"return {outcome.mean_return_100:.1f}"[:9] in repr(a3c_zoo.load_agent(outcome.run, checkpoint="final"))
+    first = newest.with_name("step-000000000000.pt")
+    newest.unlink()
+    assert first.exists()
+    assert "0 steps, return not known" in repr(a3c_zoo.load_agent(outcome.run, checkpoint="final"))
+
+
 def test_people_can_read_what_functions_return(outcome: Outcome) -> None:
     counts, mean = f"{outcome.steps:,} steps", outcome.returns
     assert mean.startswith("return ")

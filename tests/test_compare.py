@@ -32,7 +32,7 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.engines import local as local_engine
 from a3c_zoo.engines import new_run_name
 from a3c_zoo.engines.local import LocalEngine, progress_of
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.report.places import choose_out
 from a3c_zoo.runs.evaluate_checkpoints import DEFAULT_EPISODES, evaluate_runs, missing_tasks
 from a3c_zoo.store.checkpoint_evaluations import keep_evaluations, kept_evaluations
@@ -722,6 +722,17 @@ def test_each_checkpoint_is_played_once(inside: Compared, tmp_path: Path) -> Non
     content["evaluations"] *= 2
     (second / "evaluations.json").write_text(json.dumps(content))
     assert len(missing_tasks(second, EPISODES + 1)) == 10
+
+
+def test_a_run_whose_checkpoints_are_gone_needs_none_if_all_was_played(inside: Compared, tmp_path: Path) -> None:
+    """A comparison keeps about eleven checkpoints of each run: somebody deletes them to free space."""
+    run = tmp_path / "first"
+    shutil.copytree(inside.runs[0], run)
+    for checkpoint in (run / "checkpoints").iterdir():
+        checkpoint.unlink()
+    assert missing_tasks(run, EPISODES) == {}
+    with pytest.raises(RunDirectoryError, match="no checkpoint to evaluate; train it anew: compare --no-reuse"):
+        missing_tasks(run, EPISODES + 1)
 
 
 def test_two_comparisons_keep_evaluations_of_the_same_run(inside: Compared, tmp_path: Path) -> None:

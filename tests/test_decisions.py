@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from a3c_zoo.comparison import seed_blocks
@@ -23,6 +24,21 @@ METHODS: dict[str, Any] = {"envs": ["cartpole"], "agents": ["a3c"], "baselines":
 def planned(folder: Path, **changes: Any) -> Any:
     options: dict[str, Any] = {"seeds": range(1, 6), "max_seeds": 10, "steps": 5000, "time_limit": None, "reuse": True}
     return make_plan_and_rule(True, **(options | METHODS | changes), runs_dir=folder)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "planned_seeds"),
+    [(2, [1, 2]), (np.int64(2), [1, 2]), ([3, 5], [3, 5]), (np.arange(3, 5), [3, 4]), (range(2, 4), [2, 3])],
+)
+def test_seeds_are_a_number_or_a_list(seeds: Any, planned_seeds: list[int], tmp_path: Path) -> None:
+    options: dict[str, Any] = {"steps": 5000, "time_limit": None, "reuse": True, "runs_dir": tmp_path, **METHODS}
+    plan, _ = make_plan_and_rule(False, seeds=seeds, max_seeds=None, **options)
+    found = list(dict.fromkeys(run.seed for run in plan.runs))
+    assert found == planned_seeds
+    assert all(type(seed) is int for seed in found)
+    for wrong in ("3", 2.5, [1.5], None):
+        with pytest.raises(ZooError, match="^seeds=.*: give how many, or a list of whole numbers$"):
+            make_plan_and_rule(False, seeds=wrong, max_seeds=None, **options)
 
 
 def test_a_block_has_the_next_seeds_of_methods_in_open_pairs(tmp_path: Path) -> None:

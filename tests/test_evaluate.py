@@ -26,6 +26,7 @@ from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
+from a3c_zoo.store.recommended import Choice, held
 from a3c_zoo.store.run import Run
 from tests.toys import MODES, SCRIPT, Script, ToyVectorEnv
 from tests.toys_runs import command_line, scenes_of
@@ -239,6 +240,26 @@ def test_the_seed_is_that_of_sampled_actions_too(run: Path) -> None:
 
     assert actions(1) == actions(1) != actions(2)
     assert actions(None) == actions(Run(run).config(get_registry()).run.seed)
+
+
+def test_numbers_of_numpy_and_no_others(run: Path) -> None:
+    first, again = (
+        a3c_zoo.evaluate(run, seed=seed, episodes=episodes) for seed, episodes in ((np.int64(3), np.int32(2)), (3, 2))
+    )
+    assert first.mean_return == again.mean_return
+    for wrong in ({"episodes": 2.5}, {"seed": "3"}):
+        with pytest.raises(ZooError, match="^episodes and seed must be whole numbers"):
+            a3c_zoo.evaluate(run, **wrong)  # type: ignore[arg-type]
+
+
+def test_the_newest_checkpoint_of_a_run_that_still_trains_is_named_by_its_steps(run: Path) -> None:
+    """It would be another one when the evaluation has ended."""
+    newest = str(steps_of(run)[-1])
+    assert held(Run(run), Choice("final", "why")) == Choice("final", "why")
+    living = Run(run)
+    living.__dict__["is_alive"] = True
+    assert held(living, Choice("final", "why")) == Choice(newest, "why")
+    assert held(living, Choice("best")) == Choice("best")
 
 
 def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,7 +145,8 @@ def test_a_disk_that_stays_full_ends_the_run_in_order(disk: Disk, tmp_path: Path
         running.assert_nothing_left()
     assert re.fullmatch(
         r"(Note: importing plugin .*\n)?"  # on a busy machine
-        r"Error: cannot write disk/x/.*: No space left on device\. Free space, or choose another: --runs-dir DIR "
+        r"Error: cannot write disk/x/.*: No space left on device\. Free space, or begin a new run elsewhere: "
+        r"--runs-dir DIR "
         r"\(for 3 s, run\.disk_patience_s, the disk has taken no checkpoint\).*\n",
         running.stderr,
     )

@@ -188,7 +188,7 @@ def test_tune_rehearses_the_start(tmp_path: Path, refused_here: Any) -> None:
 def test_a_full_disk(disk: Disk, tmp_path: Path) -> None:  # noqa: F811
     disk.fill()
     line = refused(*COMPARE, "--yes", "--runs-dir", "disk/runs", folder=tmp_path)
-    assert "No space left on device. Free space, or choose another: --runs-dir DIR" in line
+    assert "No space left on device. Free space, or begin a new run elsewhere: --runs-dir DIR" in line
     assert sorted(path.name for path in disk.place.iterdir()) == ["filler"]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import a3c_zoo
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, RunConfig
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import Evaluation, Outcome
@@ -99,6 +101,25 @@ def test_space_is_the_cure_for_a_full_disk_only(number: int, cure: str) -> None:
     message = f"^cannot write best.yml: {os.strerror(number)}. {cure}$"
     with pytest.raises(RunDirectoryError, match=message), disk_errors(Path("best.yml"), "write", "--out FILE"):
         raise OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(
+    ("doing", "cure"),
+    [
+        ("write", "Free space, or begin a new run elsewhere: --runs-dir DIR"),  # this one keeps its place
+        ("make", "Free space, or choose another: --runs-dir DIR"),
+    ],
+)
+def test_the_cure_for_a_full_disk_of_a_run(doing: str, cure: str) -> None:
+    with pytest.raises(RunDirectoryError, match=rf"^cannot {doing} x: .*\. {cure}$"), disk_errors(Path("x"), doing):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_command_with_thousands_of_words_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python program.py data/*.csv`: nobody could read meta.json then."""
+    monkeypatch.setattr(sys, "argv", ["program.py", *(f"data/{number}.csv" for number in range(100_000))])
+    outcome = a3c_zoo.train("cartpole", agent="random", steps=100, runs_dir=tmp_path)
+    assert Run(outcome.run).meta["command"] == ["program.py"]
 
 
 def test_a_run_is_found_by_path_or_name(tmp_path: Path) -> None:

@@ -263,10 +263,9 @@ def _listed(seeds: int | Sequence[int]) -> Sequence[int]:
     if isinstance(seeds, range):
         return seeds
     with suppress(TypeError):
-        if hasattr(seeds, "__index__"):
+        if not isinstance(seeds, Iterable):
             return range(1, operator.index(seeds) + 1)
-        if not isinstance(seeds, str):
-            return [operator.index(seed) for seed in seeds]
+        return [operator.index(seed) for seed in seeds]  # a letter of a text is no number
     raise ZooError(f"seeds={seeds!r}: give how many, or a list of whole numbers")
 
 

@@ -338,7 +338,7 @@ def _events(content: bytes) -> Iterator[Any]:
     went on from an earlier step; and the first: when the program started.
 
     TensorBoard's own reader takes the length of a record on trust, and asks for so much memory. A file whose program
-    was killed ends in the middle of a record.
+    was killed ends in the middle of a record, and after a crash of the machine it may end with zeros.
 
     Raises:
         ValueError: a record is damaged.
@@ -350,10 +350,8 @@ def _events(content: bytes) -> Iterator[Any]:
     while at + 12 <= len(content):
         # Behind the length come 4 bytes of checksum, the record, and 4 bytes of checksum.
         (length,) = struct.unpack_from("<Q", content, at)
-        if at + 16 + length > len(content):
+        if at + 16 + length > len(content) or not any(content[at : at + 12]):  # zeros have another checksum
             return
-        if not length:  # a file full of zeros would have millions of them
-            raise ValueError("a record is damaged")
         record = content[at + 12 : at + 12 + length]
         if at == 0 or length <= SMALL_EVENT or any(tag in record for tag in tags):
             try:
