@@ -26,6 +26,7 @@ from a3c_zoo.learning.actions import (
     FORBIDDEN,
     Categorical,
     MultiCategorical,
+    Product,
     action_distribution,
     distribution_from,
     distribution_state,
@@ -328,6 +329,16 @@ def test_arrays_of_a_vector_environment() -> None:
     assert out.tolist() == [[True, True, True, False, False], [True, True, False, True, False]]
     with pytest.raises(EnvironmentContractError, match="forbids every action of choice 1"):
         choices.take({"action_mask": np.array([[1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])}, out)
+
+
+@pytest.mark.parametrize("keys", [("a", "b"), (0, 1), (5, 9)])
+def test_masks_of_a_dictionary_of_actions(keys: tuple[Any, Any]) -> None:
+    """Its keys may be whole numbers, and are not those of environments."""
+    distribution = Product((Categorical(2), Categorical(3)), keys)
+    out = np.zeros((2, 5), np.bool_)
+    given = {keys[0]: np.array([[1, 0], [0, 1]]), keys[1]: np.array([[1, 1, 0], [0, 0, 1]])}
+    ActionMasks(rooms(2), distribution, "rooms").take({"action_mask": given}, out)
+    assert out.astype(int).tolist() == [[1, 0, 1, 1, 0], [0, 1, 0, 0, 1]]
 
 
 @pytest.mark.parametrize(

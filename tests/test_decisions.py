@@ -36,8 +36,9 @@ def test_seeds_are_a_number_or_a_list(seeds: Any, planned_seeds: list[int], tmp_
     found = list(dict.fromkeys(run.seed for run in plan.runs))
     assert found == planned_seeds
     assert all(type(seed) is int for seed in found)
+    wrong: Any
     for wrong in ("3", 2.5, [1.5], None):
-        with pytest.raises(ZooError, match="^seeds=.*: give how many, or a list of whole numbers$"):
+        with pytest.raises(ZooError, match=r"^seeds=.*: give how many, or a list of whole numbers$"):
             make_plan_and_rule(False, seeds=wrong, max_seeds=None, **options)
 
 

@@ -243,13 +243,12 @@ def test_the_seed_is_that_of_sampled_actions_too(run: Path) -> None:
 
 
 def test_numbers_of_numpy_and_no_others(run: Path) -> None:
-    first, again = (
-        a3c_zoo.evaluate(run, seed=seed, episodes=episodes) for seed, episodes in ((np.int64(3), np.int32(2)), (3, 2))
-    )
-    assert first.mean_return == again.mean_return
+    given: Any = {"seed": np.int64(3), "episodes": np.int32(2)}
+    assert a3c_zoo.evaluate(run, **given).mean_return == a3c_zoo.evaluate(run, seed=3, episodes=2).mean_return
+    wrong: Any
     for wrong in ({"episodes": 2.5}, {"seed": "3"}):
-        with pytest.raises(ZooError, match="^episodes and seed must be whole numbers"):
-            a3c_zoo.evaluate(run, **wrong)  # type: ignore[arg-type]
+        with pytest.raises(ZooError, match=r"^episodes and seed must be whole numbers"):
+            a3c_zoo.evaluate(run, **wrong)
 
 
 def test_the_newest_checkpoint_of_a_run_that_still_trains_is_named_by_its_steps(run: Path) -> None:

@@ -28,6 +28,52 @@ from tests.waits import LIMIT_S
 
 QUICK = {"run.stop_when_solved": False, "run.evaluation_episodes": 1}
 
+
+class Open(CartPoleEnv):
+    """Counts those that are open."""
+
+    open = 0
+    made = 0
+    fails_at = 0
+    fails_in_reset = False
+    fails_to_close = False
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        Open.made += 1
+        if Open.made == Open.fails_at:
+            raise RuntimeError("no port is free")
+        Open.open += 1
+
+    def reset(self, **kwargs: Any) -> Any:
+        if Open.fails_in_reset:
+            raise RuntimeError("no port is free")
+        return super().reset(**kwargs)
+
+    def close(self) -> None:
+        Open.open -= 1
+        if Open.fails_to_close:
+            raise RuntimeError("the window is gone")
+
+
+@pytest.mark.parametrize("fault", [{}, {"fails_in_reset": True}, {"fails_at": 5}, {"fails_to_close": True}])
+def test_every_environment_that_is_made_is_closed(
+    fault: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A simulator keeps its port, and its memory, until it is closed. In a notebook the process lives on."""
+    for name, value in ({"open": 0, "made": 0} | fault).items():
+        monkeypatch.setattr(Open, name, value)
+    train = partial(a3c_zoo.train, Open, serial=True, steps=100, runs_dir=tmp_path, overrides=QUICK | {"num_envs": 4})
+    if not fault or Open.fails_to_close:
+        assert train().reason == "steps"
+    else:
+        with pytest.raises(Exception, match="no port is free"):
+            train()
+    assert Open.made > 2
+    if not Open.fails_to_close:  # Gymnasium closes no more of its single environments then
+        assert Open.open == 0
+
+
 ENVIRONMENT = '''
 import gymnasium
 import numpy as np

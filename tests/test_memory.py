@@ -12,8 +12,12 @@ from gymnasium import spaces
 import a3c_zoo
 from a3c_zoo import hardware
 from a3c_zoo.agents.learner import make_ring
+from a3c_zoo.agents.with_workers import _copies_for_an_update
+from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.errors import ConfigError
+from a3c_zoo.learning.actions import Categorical
 from a3c_zoo.learning.memory_check import check_memory
+from a3c_zoo.learning.model import Spaces
 from a3c_zoo.learning.spaces import observation_spec
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.registry import get_registry
@@ -54,6 +58,17 @@ def test_without_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 2 * 8 * 7 * 16 - 1)
     with pytest.raises(ConfigError):
         check_memory(POLE, workers=2, num_envs=8, stored_steps=5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "copies"),
+    [([], False), (["network.normalize_observations=true"], True), (["agent.clip_ratio=0.2"], True)],
+)
+def test_vectors_in_float32_are_not_copied(overrides: list[str], copies: bool) -> None:
+    registry = get_registry()
+    config = resolve_config(registry, registry.env("cartpole"), registry.agent("a3c"), overrides=overrides)
+    assert _copies_for_an_update(config, Spaces(POLE, Categorical(2))) is copies
+    assert _copies_for_an_update(config, Spaces(FRAMES, Categorical(2)))
 
 
 def test_what_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:

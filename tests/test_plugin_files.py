@@ -305,6 +305,15 @@ class Column(Silent):
 
 def two(spec, num_logits): ...
 def forgets(spec, num_logits, config): ...
+
+class Lazy(Silent):
+    def __init__(self, spec, num_logits, config):
+        super().__init__(spec, num_logits, config)
+        self.layer = torch.nn.LazyLinear(num_logits)
+
+class Empty(ActorCritic):
+    def __init__(self, spec, num_logits, config):
+        super().__init__()
 def linear(spec, num_logits, config): return torch.nn.Linear(2, 2)
 
 class NoMoments:
@@ -325,7 +334,7 @@ class Two(NoMoments):
 
 @hookimpl
 def zoo_networks():
-    names = ("Raises", "Silent", "Column", "two", "forgets", "linear")
+    names = ("Raises", "Silent", "Column", "two", "forgets", "linear", "Lazy", "Empty")
     return [NetworkEntry(n.lower(), f"file_unfit:{n}", inputs=("vector",)) for n in names]
 
 @hookimpl
@@ -347,6 +356,8 @@ def test_what_a_network_or_an_optimizer_does_wrong(
         ("network.name=two", "network 'two' cannot be built: TypeError: two() takes 2 positional arguments but 3 were"),
         ("network.name=forgets", "network 'forgets': the factory must return an ActorCritic, not a NoneType"),
         ("network.name=linear", "network 'linear': the factory must return an ActorCritic, not a Linear"),
+        ("network.name=lazy", "network 'lazy' has lazy layers, whose sizes are not known: give them, or call"),
+        ("network.name=empty", "network 'empty' has no parameters, so nothing can be learned"),
         ("optimizer.name=nomoments", "optimizer 'nomoments' cannot be built: AttributeError: type object 'NoMoments'"),
         ("optimizer.name=noapply", "optimizer 'noapply' needs a method apply(gradient, learning_rate): 'NoApply' obj"),
         ("optimizer.name=list", f"optimizer 'list': {no_dict}, not a list"),

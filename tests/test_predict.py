@@ -176,8 +176,32 @@ def test_batches_of_observations_without_axes() -> None:
 @pytest.mark.parametrize("numbers", [[300, 1], [-1, 1], [2**70, 1]])
 def test_numbers_that_the_dtype_does_not_hold(numbers: list[int]) -> None:
     spec = observation_spec(gymnasium.spaces.Box(0, 255, (2,), np.uint8))
-    with pytest.raises(ObservationError, match=r"shape \[2\], several \[N, 2\]; got list: "):
+    with pytest.raises(
+        ObservationError, match=r"shape \[2\], several \[N, 2\](; got list: |, uint8; got other numbers)"
+    ):
         as_batch(spec, numbers)
+
+
+def test_observations_of_other_numbers() -> None:
+    """Frames that somebody has divided by 255 would all be black."""
+    frames = observation_spec(gymnasium.spaces.Box(0, 255, (2,), np.uint8))
+    for right in ([7, 255], np.array([7, 255], np.int64), np.array([7, 255], np.uint8)):
+        assert as_batch(frames, right)[0].tolist() == [[7, 255]]
+    for wrong in ([0.1, 0.9], np.array([7.0, 255.0]), np.array([-1, 0])):
+        with pytest.raises(ObservationError, match="uint8; got other numbers, "):
+            as_batch(frames, wrong)
+    with pytest.raises(ObservationError, match="int64; got other numbers, float64"):
+        as_batch(observation_spec(gymnasium.spaces.Discrete(4)), 2.7)
+    vector = observation_spec(gymnasium.spaces.Box(-1, 1, (2,), np.float32))
+    assert as_batch(vector, [1, 0.5])[0].tolist() == [[1, 0.5]]
+    for lacking in ([None, 1], [np.nan, 1], [1e300, 1]):
+        with pytest.raises(ObservationError, match="of finite numbers"):
+            as_batch(vector, lacking)
+
+
+def test_no_observations_of_whole_numbers() -> None:
+    batch, is_single = as_batch(observation_spec(gymnasium.spaces.MultiDiscrete([2, 3])), np.zeros((0, 2), int))
+    assert (batch.shape, is_single) == ((0, 5), False)
 
 
 def test_sb3s_own_evaluation_accepts_an_agent(policy: Policy) -> None:

@@ -46,7 +46,7 @@ class LossConfig(AgentConfig):
     clip_rewards: bool = Field(
         False, description="clip rewards to ±1 in the loss; the environment's stay as they are"
     )
-    reward_scale: Annotated[float, Field(gt=0)] | Literal["auto"] = Field(
+    reward_scale: Annotated[float, Field(ge=1e-30, le=1e30)] | Literal["auto"] = Field(
         1.0,
         description="factor of every reward in the loss, before rewards are clipped; auto: 1 / the running standard "
         "deviation of the discounted return, and scaled rewards are limited to ±10; reported returns stay raw",
@@ -150,9 +150,9 @@ class LossConfig(AgentConfig):
         if self.n_steps == 1 or self.steps_of_segment(num_envs) > 1:
             return
         raise ConfigError(
-            f"agent.n_steps: {self.n_steps} — the recurrent core would learn from segments of one step: neither a "
-            f"rollout nor an update of {self.samples_per_update(num_envs)} samples splits into longer ones. Choose "
-            "multiples of 16, such as -o agent.n_steps=128 -o agent.update_samples=64"
+            f"agent.n_steps: {self.n_steps} — the recurrent core would learn from segments of one step: no number from "
+            f"2 to {LONGEST_SEGMENT} divides both n_steps and the {self.samples_per_update(num_envs)} samples of an "
+            "update. Choose multiples of 16, such as -o agent.n_steps=128 -o agent.update_samples=64"
         )
 
     def objective_values(self) -> dict[str, Any]:

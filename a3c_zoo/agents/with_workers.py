@@ -9,6 +9,8 @@ from functools import partial
 from multiprocessing.synchronize import Lock
 from typing import Any, TypeVar
 
+import numpy as np
+
 from a3c_zoo import hardware, system
 from a3c_zoo.agents.configs import LossConfig
 from a3c_zoo.agents.context import (
@@ -132,17 +134,26 @@ def check_room(config: Config, spaces: Spaces, workers: int, has_processes: bool
     per_update = agent.samples_per_update(num_envs)
     if members > 1:
         per_update //= group_size(config)
+    copies = config.run.device == "cpu" and _copies_for_an_update(config, spaces)
     check_memory(
         spaces.observations,
         workers=workers,
         num_envs=num_envs // members,
         stored_steps=agent.stored_steps,
-        update_samples=per_update if config.run.device == "cpu" else 0,
+        update_samples=per_update if copies else 0,
         number_bytes=2 if config.network.computes_in == "bfloat16" else 4,
         environment_bytes=config.env.environment_bytes,
     )
     if has_processes and workers > 1:
         check_processes(workers)
+
+
+def _copies_for_an_update(config: Config, spaces: Spaces) -> bool:
+    """Whether an update makes a copy of its observations. Vectors in float32 are passed as they are stored."""
+    assert isinstance(config.agent, LossConfig)
+    is_as_stored = spaces.observations.kind == "vector" and spaces.observations.dtype == np.float32
+    is_changed = getattr(config.network, "normalize_observations", False)
+    return not is_as_stored or config.agent.keeps_outputs or is_changed
 
 
 def check_processes(workers: int) -> None:

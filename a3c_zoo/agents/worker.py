@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from a3c_zoo.errors import ConfigError, DivergedError
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS, UPDATES, Counters
-from a3c_zoo.learning.environments import make_vector_env
+from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.networks import seed_passes
 from a3c_zoo.learning.objective import Objective
@@ -181,30 +181,36 @@ class RolloutWorker(Member):
         if replaced:
             path.append(replaced)
         start = self.model.network.start(config.env.num_envs)
-        self.collector = Collector(
-            CheckedEnvironment(make_env(context, rank), context.entry.name, context.spaces.observations),
-            context.spaces.actions,
-            agent.n_steps,
-            seed_for(seed, SEED_ENV, *path),
-            torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, *path)),
-            on_tick,
-            agent.cut_at_end,
-            start,
-            agent.keeps_outputs
-            and start is None,  # with a core, one pass over the rollout computes them anew
-            agent.noise_correlation,
-            context.entry.num_agents,
-        )
-        if agent.acts_live:
-            self.model.flat.attach(context.parameters)
-        self._discounted = DiscountedReturns(config.env.num_envs, agent.gamma)
-        self._collected_s: float | None = None  # when the last rollout ended; None after a standstill
-        if state:
-            with loading():
-                self.collector.load_state_dict(state["collector"])
-                if "discounted_returns" in state:
-                    newest = torch.from_numpy(self._discounted.newest)
-                    newest.copy_(fitting(state["discounted_returns"], newest, "discounted_returns"))
+        with ExitStack() as stack:
+            env = stack.enter_context(closed(make_env(context, rank)))
+            self.collector = Collector(
+                CheckedEnvironment(env, context.entry.name, context.spaces.observations),
+                context.spaces.actions,
+                agent.n_steps,
+                seed_for(seed, SEED_ENV, *path),
+                torch.Generator().manual_seed(seed_for(seed, SEED_SAMPLING, *path)),
+                on_tick,
+                agent.cut_at_end,
+                start,
+                agent.keeps_outputs
+                and start is None,  # with a core, one pass over the rollout computes them anew
+                agent.noise_correlation,
+                context.entry.num_agents,
+            )
+            if agent.acts_live:
+                self.model.flat.attach(context.parameters)
+            self._discounted = DiscountedReturns(config.env.num_envs, agent.gamma)
+            self._collected_s: float | None = None  # when the last rollout ended; None after a standstill
+            if state:
+                self._load(state)
+            stack.pop_all()  # the worker closes them
+
+    def _load(self, state: State) -> None:
+        with loading():
+            self.collector.load_state_dict(state["collector"])
+            if "discounted_returns" in state:
+                newest = torch.from_numpy(self._discounted.newest)
+                newest.copy_(fitting(state["discounted_returns"], newest, "discounted_returns"))
 
     def pull(self) -> None:
         """Copies the shared parameters, observation statistics and buffers into the worker's own network."""

@@ -544,7 +544,9 @@ class OptimizerConfig(Section):
         0.0, ge=0, description="learning rate at and after the end of a linear schedule"
     )
     epsilon: float = Field(
-        1e-5, gt=0, description="ε; Adam adds it to the root, RMSprop under the root (as in A3C)"
+        1e-5,
+        ge=1e-30,  # a smaller one may be 0 in float32
+        description="ε; Adam adds it to the root, RMSprop under the root (as in A3C)",
     )
     beta1: float = Field(0.9, ge=0, lt=1, description="Adam: decay of the first moment, 0 to 1")
     beta2: float = Field(0.999, ge=0, lt=1, description="Adam: decay of the second moment, 0 to 1")

@@ -74,11 +74,15 @@ def _caller(env: VectorEnv[Any, Any, Any]) -> Caller | None:
         methods = [single.get_wrapper_attr(METHOD) for single in env.envs]
         if not all(map(callable, methods)):
             return None
-        return lambda numbers: {n: methods[n]() for n in numbers}
+        return lambda numbers: _ByNumber((n, methods[n]()) for n in numbers)
     method = getattr(env, METHOD, None)
     if not callable(method):
         return None
     return lambda numbers: method()
+
+
+class _ByNumber(dict[int, Any]):
+    """Number of an environment → its mask. The keys of a Dict action space may be numbers, too."""
 
 
 class ActionMasks:
@@ -157,8 +161,7 @@ class ActionMasks:
 
     def _mask_of(self, masks: Any, n: int) -> Any:
         """The mask of environment n; those of a vector environment may be a dictionary or a tuple of arrays."""
-        is_by_number = isinstance(masks, dict) and n in masks
-        if isinstance(self._distribution, Product) and not is_by_number:
+        if isinstance(self._distribution, Product) and not isinstance(masks, _ByNumber):
             return row_of(masks, n)
         return masks[n]
 

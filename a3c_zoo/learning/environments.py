@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import gymnasium
 from gymnasium import Env
 from gymnasium.error import DependencyNotInstalled, NameNotFound, NamespaceNotFound
-from gymnasium.vector import SyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 
 from a3c_zoo.config import EnvConfig
 from a3c_zoo.config.yaml import display
@@ -185,8 +185,8 @@ def _make_registered(
         kwargs = {key: value for key, value in kwargs.items() if (key, value) != ("max_episode_steps", None)}
         return gymnasium.make_vec(name, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     try:
-        env = SyncVectorEnv(
-            [lambda: wrap_all(gymnasium.make(env_id, **deepcopy(kwargs)), wrappers)] * num_envs
+        env = function_env.made_together(
+            lambda: wrap_all(gymnasium.make(env_id, **deepcopy(kwargs)), wrappers), num_envs
         )
     except (AssertionError, ValueError) as error:
         # It may refuse the mode itself.

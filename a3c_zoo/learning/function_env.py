@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -80,7 +81,8 @@ def entry_of(function: EnvFunction) -> EnvEntry:
             variant = variant_of(env.observation_space, env.action_space)
             spec = env.spec
         finally:
-            env.close()
+            with suppress(Exception):  # it was asked for its spaces alone
+                env.close()
     threshold = None
     if spec is not None and math.isfinite(spec.reward_threshold or 0):
         threshold = spec.reward_threshold
@@ -105,9 +107,24 @@ def make(
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     make_one = loaded(function)
-    return SyncVectorEnv(
-        [lambda: make_one(**deepcopy(kwargs))] * num_envs
-    )  # an environment may change its own
+    return made_together(lambda: make_one(**deepcopy(kwargs)), num_envs)  # an environment may change its own
+
+
+def made_together(make_one: Callable[[], gymnasium.Env[Any, Any]], num_envs: int) -> SyncVectorEnv:
+    """Environments that are stepped one after the other. If one cannot be made, those before it are closed."""
+    made: list[gymnasium.Env[Any, Any]] = []
+
+    def make_next() -> gymnasium.Env[Any, Any]:
+        made.append(make_one())
+        return made[-1]
+
+    try:
+        return SyncVectorEnv([make_next] * num_envs)
+    except BaseException:
+        for env in made:
+            with suppress(Exception):
+                env.close()
+        raise
 
 
 #: The factory of these entries.

@@ -16,6 +16,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from pydantic import InstanceOf
 from torch import Tensor
+from torch.nn.parameter import UninitializedParameter
 from torch.utils import _pytree as pytree
 
 from a3c_zoo.config import Config
@@ -309,6 +310,13 @@ def build_module(spaces: Spaces, entry: NetworkEntry, config: Config) -> ActorCr
         module = build(spaces.observations, num_logits, config.network)
     if not isinstance(module, ActorCritic):
         raise PluginError(f"{title}: the factory must return an ActorCritic, not a {type(module).__name__}")
+    parameters = list(module.parameters())
+    if not parameters:
+        raise PluginError(f"{title} has no parameters, so nothing can be learned")
+    if any(isinstance(parameter, UninitializedParameter) for parameter in parameters):
+        raise PluginError(
+            f"{title} has lazy layers, whose sizes are not known: give them, or call the network once in its factory"
+        )
     num_deviations = spaces.actions.num_deviations
     if not num_deviations:
         return module

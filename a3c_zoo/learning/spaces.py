@@ -56,7 +56,7 @@ class Leaf:
         Raises:
             IndexError: an integer is outside of its space.
         """
-        flat = array.reshape(len(array), -1)
+        flat = array.reshape(len(array), prod(self.shape))
         if not self.sizes:
             target[...] = flat
             return
@@ -359,6 +359,18 @@ def _leaves(space: Space[Any], path: tuple[str | int, ...], whole: Space[Any]) -
             raise UnsupportedSpaceError(f"observation space {whole}{inner}; supported: {SUPPORTED}{cure}")
 
 
+def _refuse_other_numbers(array: NDArray[Any], batch: NDArray[Any], wanted: str) -> None:
+    """Raises ObservationError unless the numbers of a batch are those that were given, and finite.
+
+    Frames that were divided by 255 would all be black as uint8.
+    """
+    if batch.dtype.kind in "biu":
+        if array.dtype != batch.dtype and (array.dtype.kind not in "biu" or not np.array_equal(array, batch)):
+            raise ObservationError(f"{wanted}, {batch.dtype}; got other numbers, {array.dtype}")
+    elif not np.isfinite(batch).all():
+        raise ObservationError(f"{wanted}, of finite numbers")
+
+
 def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], bool]:
     """Returns observations as `[N, *spec.shape]`, and whether it was a single observation (then N is 1).
 
@@ -375,6 +387,7 @@ def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], boo
         batch = np.ascontiguousarray(observation, spec.dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ObservationError(f"{wanted}; got {type(observation).__name__}: {error}") from error
+    _refuse_other_numbers(np.asarray(observation), batch, wanted)
     shape = np.shape(observation)  # ascontiguousarray makes a number an array of one
     if shape != given and (len(shape) != len(given) + 1 or shape[1:] != given):
         raise ObservationError(f"{wanted}; got {list(shape)}")
