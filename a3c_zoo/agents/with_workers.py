@@ -29,6 +29,7 @@ from a3c_zoo.hardware import giga
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.memory_check import check_memory
 from a3c_zoo.learning.model import Model, ModelPolicy, SavedModel, Spaces, saved_model
+from a3c_zoo.learning.network_configs import MLPConfig
 from a3c_zoo.learning.network_outputs import check_outputs
 from a3c_zoo.learning.objective import Loss, actor_critic_loss
 from a3c_zoo.learning.reward_statistics import RewardStatistics
@@ -152,7 +153,7 @@ def _copies_for_an_update(config: Config, spaces: Spaces) -> bool:
     """Whether an update makes a copy of its observations. Vectors in float32 are passed as they are stored."""
     assert isinstance(config.agent, LossConfig)
     is_as_stored = spaces.observations.kind == "vector" and spaces.observations.dtype == np.float32
-    is_changed = getattr(config.network, "normalize_observations", False)
+    is_changed = isinstance(config.network, MLPConfig) and config.network.normalize_observations
     return not is_as_stored or config.agent.keeps_outputs or is_changed
 
 
