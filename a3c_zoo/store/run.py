@@ -284,9 +284,7 @@ class Run(RunDirectory):
         status = self.status
         is_unreadable = status in UNREADABLE
         meta: Mapping[str, Any] = {}
-        with suppress(
-            RunDirectoryError
-        ):  # meta.json may tell whose run it is, although another file is damaged
+        with suppress(RunDirectoryError):  # another file may be damaged, and not this one
             meta = self.meta
         outcome = None if is_unreadable else self.outcome
         ended: bool | None = os.path.exists(self.solved_file) or None
