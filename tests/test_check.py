@@ -222,6 +222,16 @@ def test_an_environment_without_render_is_no_problem(registry: Registry, monkeyp
     assert "cannot be drawn: it has no render()" in finding.text
 
 
+def test_other_checkers_look_at_a_class_too(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do at what is registered with Gymnasium."""
+    monkeypatch.setattr("a3c_zoo.testing.environment_checks._measure", lambda setup, findings: None)
+    found = env_findings(registry, registry.env("python:tests.toys_checks:DoubleHouse"), CheckOptions(steps=20))
+    by_check = {finding.check: finding for finding in found}
+    assert by_check["gymnasium"].status == "problem"
+    assert "is not within the observation space" in by_check["gymnasium"].text
+    assert by_check["sb3"].status == "warning"
+
+
 def test_a_machine_without_a_screen_is_no_fault_of_the_environment(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

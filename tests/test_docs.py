@@ -289,6 +289,16 @@ def install_page(page: str, folder: Path) -> None:
             (folder / block["path"]).write_text(block["code"], encoding="utf-8")
 
 
+def test_the_agent_of_a_page_says_in_which_actions_it_acts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install_page("write-an-agent.md", tmp_path / "installed")
+    with chdir(tmp_path), installed_here(tmp_path / "installed"):
+        assert command_line("train", "gym:Pendulum-v1", "--agent", "hill-climbing", "--steps", 400, "--quiet") == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "Error: agent 'hill-climbing' acts in Discrete spaces; environment 'gym:Pendulum-v1' has Box("
+    )
+
+
 @pytest.mark.parametrize(
     ("page", "options"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from a3c_zoo.cli.mistyped import refuse_torn_values
+from a3c_zoo.cures import install_plugin
 from tests.toys_runs import command_line
 
 Captured = pytest.CaptureFixture[str]
@@ -339,6 +340,21 @@ def test_a_slip_and_nothing_rather_than_nonsense(line: str, says: str, capsys: C
     assert says in said
     if not re.search("Did you mean|Type", says):
         assert "Did you mean" not in said
+
+
+def test_files_of_the_current_folder_that_are_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("fast.yml").touch()
+    assert refused(capsys, "train cartpole --hyperparams fast").endswith("'fast'. Type: --hyperparams ./fast.yml")
+    Path("lane.py").write_text("from a3c_zoo import hookimpl\n")
+    assert refused(capsys, "train lane").endswith("'lane'. lane.py here is a plugin: add --plugin lane.py")
+
+
+def test_a_hook_of_a_distribution_of_ours(capsys: Captured) -> None:
+    said = refused(capsys, "train cartpole -o plugins.wandb.enabled=true")
+    assert said.endswith(f"unknown run hook 'wandb'. It comes with: {install_plugin('a3c-zoo-wandb')}")
 
 
 def test_a_list_of_all_games_never(capsys: Captured) -> None:

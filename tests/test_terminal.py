@@ -246,6 +246,8 @@ def test_a_summary_of_a_solved_run_that_went_on() -> None:
 def test_a_summary_of_steps_beyond_the_budget(steps: int, words: str) -> None:
     told = summary(outcome("steps", steps=steps, detail="500 steps done"), RunConfig(steps=500))
     assert told.startswith(f"Ended, not solved: {words}.\n  training    {steps} steps, ")
+    told = summary(outcome("steps", steps=steps, detail="500 steps done"), RunConfig(steps=500), has_target=False)
+    assert told.startswith(f"Ended: {words}.\n")  # no return solves it
 
 
 CLAIMS = {"Which returns more: a3c; shown.": True, "Which is earlier: nobody knows; not shown.": False}

@@ -215,7 +215,17 @@ def test_a_file_with_one_class(capsys: Captured) -> None:
         ("tank:Missing", "tank.py has no 'Missing'. It has Tank, Sized and make_tank"),
         ("tank:ready", "tank.py:ready is an environment that is made already: name a class, or a function"),
         ("tank:gymnasium", "tank.py:gymnasium is <module"),
-        ("tank:Tank-v0", "module 'tank' registers no environment with Gymnasium"),
+        (
+            "tank:Tank-v0",
+            "module 'tank' registers no environment with Gymnasium; call gymnasium.register(id=…, entry_point=…) in "
+            "it, or train its class: tank:CLASS",
+        ),
+        ("tank", "unknown environment 'tank'. Type: ./tank.py"),
+        (
+            "nosuch:Tank",
+            "unknown environment 'nosuch:Tank'. There is no module 'nosuch', and no nosuch.py in this folder",
+        ),
+        ("gym:nosuch:Tank-v0", "install the package that has it, or go to the folder of nosuch.py"),
         (
             "pack:Tank-v0",
             "'pack' registers no environment with Gymnasium; name the one that does: gym:pack.parts.envs:Tank",

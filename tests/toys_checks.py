@@ -166,6 +166,14 @@ class BlindHouse(House):
         self.render_mode = render_mode
 
 
+class DoubleHouse(House):
+    """A part of its first observation is float64, which its space is not."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        return {**observation, "room": observation["room"].astype(np.float64)}, info
+
+
 class ShyHouse(House):
     """Refuses render modes of which it does not say that it has them."""
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from a3c_zoo.agents.configs import LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext, fill
-from a3c_zoo.errors import ConfigError, DivergedError
+from a3c_zoo.errors import ConfigError, DivergedError, ZooError
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS, UPDATES, Counters
@@ -37,6 +37,7 @@ from a3c_zoo.learning.reward_statistics import REWARD_LIMIT, DiscountedReturns, 
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.samples import Samples, samples_of
 from a3c_zoo.learning.segments import Segments, segments_of
+from a3c_zoo.learning.spaces import check_supported
 from a3c_zoo.processes.crew import CutShort
 from a3c_zoo.records import Episode, Report, RunContext
 from a3c_zoo.seeds import SEED_ENV, SEED_SAMPLING, seed_for
@@ -60,12 +61,22 @@ def make_env(context: RunContext | WorkerContext, rank: int = 0) -> VectorEnv[An
         rank: the worker's number; the environments of each rank have a seed of their own.
 
     Raises:
-        ZooError: the environment cannot be made, or it is not a VectorEnv; the message has its name.
+        ZooError: the environment cannot be made, or it is not a VectorEnv; or the agent does not act in its actions
+            (`AgentEntry.spaces`). The message has its name.
     """
     config = context.config
-    return make_vector_env(
+    env = make_vector_env(
         context.entry, config.env, config.env.num_envs, seed_for(config.run.seed, SEED_ENV, rank)
     )
+    if isinstance(context, WorkerContext):  # the run has looked at its spaces
+        return env
+    try:
+        actions = env.single_action_space
+        check_supported(actions, context.supported_spaces, config.agent_name, context.entry.name)
+    except ZooError:
+        env.close()
+        raise
+    return env
 
 
 class Member:

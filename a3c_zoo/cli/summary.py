@@ -16,17 +16,22 @@ if TYPE_CHECKING:
     from a3c_zoo.config import RunConfig
 
 
-def summary(outcome: Outcome, run: RunConfig | None = None) -> str:
-    """Returns the result of a run, its figures, and the command to type next. run: has its limits."""
+def summary(outcome: Outcome, run: RunConfig | None = None, has_target: bool = True) -> str:
+    """Returns the result of a run, its figures, and the command to type next.
+
+    Args:
+        run: has its limits. has_target: whether there is a return at which it would have been solved.
+    """
     detail = outcome.detail
     if outcome.reason == "steps" and run is not None and outcome.steps > (run.steps or 0):
         detail = f"at least {detail}"  # a rollout that has begun goes on to its end
+    ended = "Ended, not solved" if has_target and not outcome.solved else "Ended"
     verdict = {
         "solved": "Solved",
         "stop-return": "Reached the return asked for",
         "interrupted": f"Stopped by {outcome.detail}",
         "plugin": f"Stopped by a plugin: {outcome.detail}",
-    }.get(outcome.reason, f"Ended{'' if outcome.solved else ', not solved'}: {detail}")
+    }.get(outcome.reason, f"{ended}: {detail}")
     if outcome.reason in ("solved", "stop-return"):
         verdict += f" after {duration(outcome.training_s)} of training, {duration(outcome.total_s)} in all"
     elif outcome.solved:

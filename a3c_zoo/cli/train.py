@@ -166,7 +166,7 @@ def train(env: str | None, quiet: bool, as_json: bool, **options: Any) -> int:
         run = str(outcome.run) if os.path.lexists(outcome.run) else None
         click.echo(json.dumps(asdict(outcome) | {"run": run}, indent=2))
     else:
-        verdict, figures = summary(outcome, view.run).split("\n", 1)
+        verdict, figures = summary(outcome, view.run, view.has_target).split("\n", 1)
         click.echo(f"{click.style(verdict, fg=colour_of(outcome), bold=True)}\n{figures}")
     if outcome.reason == "interrupted":
         return INTERRUPTED

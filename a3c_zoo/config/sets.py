@@ -8,6 +8,7 @@ Order, the later wins: defaults < set < `--hyperparams FILE` < `-o KEY=VALUE` < 
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -148,9 +149,10 @@ def find_set(registry: Registry, env: EnvEntry, name: str) -> HyperparamSet:
                 return replace(hyperparam_set, source=f"{plugin}/{hyperparam_set.source}")
             return hyperparam_set
     hint = did_you_mean(name, [full for each in sets for full in (each.name, f"{each.plugin}/{each.name}")])
-    raise UnknownNameError(
-        f"environment '{env.name}' has no hyperparameter set '{name}'.{hint} See: a3c-zoo list hyperparams"
-    )
+    hint += " See: a3c-zoo list hyperparams"
+    if os.path.isfile(file := f"{name}.yml"):
+        hint = f" Type: --hyperparams ./{file}"
+    raise UnknownNameError(f"environment '{env.name}' has no hyperparameter set '{name}'.{hint}")
 
 
 def default_set(registry: Registry, env: EnvEntry, agent_name: str) -> HyperparamSet | None:

@@ -14,10 +14,10 @@ from a3c_zoo.config import models as bases
 from a3c_zoo.config import yaml
 from a3c_zoo.config.models import PLUGINS, SECTIONS, AgentConfig, Config, EnvConfig, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
-from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable, unknown_name
+from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.entries import AgentEntry, EngineEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
-from a3c_zoo.plugins.registry import Registry
+from a3c_zoo.plugins.registry import Registry, unknown_entry
 from a3c_zoo.synonyms import agent_for, key_for, value_for
 
 #: Position of a setting: its layer, then its line in the file or its place on the command line. The later
@@ -352,7 +352,7 @@ class Settings:
             if name in self.registry.hooks:
                 self.settings[section] = {}
                 return True
-            error = unknown_name("run hook", name, self.registry.hooks, listing="a3c-zoo list hooks")
+            error = unknown_entry("run hook", name, self.registry.hooks, listing="a3c-zoo list hooks")
             self._fault(setting, section, str(error))
         elif section == PLUGINS:
             self._fault(

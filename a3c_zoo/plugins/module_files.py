@@ -11,12 +11,40 @@ from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 from a3c_zoo.errors import PluginError, ZooError
+from a3c_zoo.files import MAX_TEXT, open_file
 
 #: Tells the processes of this program which files the user has named: paths with `os.pathsep` between them.
 TYPED_FILES = "_A3C_ZOO_TYPED_FILES"
+
+
+def cure_in_current_folder(env_name: str, has_hint: bool) -> str:
+    """What to type for an unknown environment, by the files of the current folder; "" if they tell nothing.
+
+    Args:
+        has_hint: whether another name was found that may be meant. A file that is called like the name is nearer.
+    """
+    module, colon, _ = env_name.partition(":")
+    top = module.partition(".")[0]
+    if not top.isidentifier():
+        return ""
+    file = f"{top}.py"
+    if not colon and os.path.isfile(file):
+        with open_file(Path(file)) as content:
+            is_plugin = b"hookimpl" in content.read(MAX_TEXT)
+        return f"{file} here is a plugin: add --plugin {file}" if is_plugin else f"Type: ./{file}"
+    if (
+        colon
+        and not has_hint
+        and not os.path.exists(file)
+        and not os.path.isdir(top)
+        and find_spec(top) is None
+    ):
+        return f"There is no module '{top}', and no {file} in this folder"
+    return ""
 
 
 class ModuleFiles(MetaPathFinder):

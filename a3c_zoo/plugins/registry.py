@@ -14,7 +14,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from a3c_zoo.cures import install_extra
+from a3c_zoo.cures import install_extra, install_plugin
 from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, one_line, type_and_message, unknown_name
 from a3c_zoo.plugins import entries
 from a3c_zoo.plugins.entries import (
@@ -27,6 +27,7 @@ from a3c_zoo.plugins.entries import (
     OptimizerEntry,
 )
 from a3c_zoo.plugins.loading import Plugin, PluginInfo, Selection, check_hooks, load_plugins, new_manager
+from a3c_zoo.plugins.module_files import cure_in_current_folder
 from a3c_zoo.plugins.offers import OFFERED_BY, fault_of, fault_of_resolved, kind_of, name_of
 from a3c_zoo.plugins.run_hooks import RunHooks
 from a3c_zoo.synonyms import agent_cure
@@ -111,6 +112,8 @@ class Registry:
         try:
             return self._find("environment", name, self.envs, near)
         except UnknownNameError as error:
+            if cure := cure_in_current_folder(name, has_hint="Did you mean" in str(error)):
+                raise UnknownNameError(f"unknown environment '{name}'. {cure}") from None
             if (
                 colon
                 or "Did you mean" in str(error)
@@ -328,6 +331,8 @@ def imported_by(env_name: str) -> str:
 
 #: Kind and name of what a distribution of this project offers → the extra that installs it.
 EXTRAS_OF = {("engine", "ray"): "ray", ("agent", "a3c-ray"): "ray"}
+#: Name of a run hook → the distribution of this project that offers it.
+HOOKS_OF = dict.fromkeys(("wandb", "trackio", "mlflow"), "a3c-zoo-wandb")
 
 
 def unknown_entry(
@@ -339,6 +344,8 @@ def unknown_entry(
     """
     if extra := EXTRAS_OF.get((kind, name)):
         return UnknownNameError(f"unknown {kind} '{name}'. It comes with: {install_extra(extra)}")
+    if kind == "run hook" and name in HOOKS_OF:
+        return UnknownNameError(f"unknown {kind} '{name}'. It comes with: {install_plugin(HOOKS_OF[name])}")
     if kind in ("agent", "baseline") and (cure := agent_cure(name, known := [*known], option)):
         return UnknownNameError(f"unknown {kind} '{name}'. {cure}")
     return unknown_name(kind, name, known, listing)

@@ -61,6 +61,11 @@ class TrainingView(Observer):
         self._last: Progress | None = None
         self._end: tuple[str, str] | None = None  # how the run ended, in words, and their colour
 
+    @property
+    def has_target(self) -> bool:
+        """Whether there is a return at which the run is solved."""
+        return self._target is not None
+
     def starting(self, title: str, target: float | None, run: RunConfig, path: Path) -> None:
         self._title = title
         self._target = target
@@ -88,7 +93,8 @@ class TrainingView(Observer):
         """Shows the figures of the end, and leaves them."""
         if self._last is None or not self._display.is_live:
             return
-        self._end = "solved" if outcome.solved else f"not solved: {outcome.reason}", colour_of(outcome)
+        end = f"not solved: {outcome.reason}" if self.has_target else f"ended: {outcome.reason}"
+        self._end = "solved" if outcome.solved else end, colour_of(outcome)
         self._last = replace(
             self._last,
             steps=outcome.steps,

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -211,16 +212,13 @@ class _RandomPolicy:
 def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
     """Runs the checkers of Gymnasium and stable-baselines3, which take a single environment."""
     entry = setup.entry
-    if entry.own_id is None:
+    make_one = _maker_of_one(setup)
+    if make_one is None:
         message = (
             "not run: they take a single environment, and the entry names no Gymnasium id (env_id or gym_id)"
         )
         findings.ok("gymnasium, sb3", message)
         return
-    if entry.env_id:
-        kwargs = setup.config.env.arguments(entry.kwargs)
-    else:
-        kwargs = {}
     for name, module in (
         ("gymnasium", "gymnasium.utils.env_checker"),
         ("sb3", "stable_baselines3.common.env_checker"),
@@ -229,14 +227,14 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
         with findings.during(name, "change what it names"), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             # SB3's looks at what is trained; Gymnasium's wants the environment itself.
-            if name == "sb3" and entry.env_id:
+            if name == "sb3" and not entry.gym_id:
                 wrappers = load_wrappers(setup.config.env)
             else:
                 wrappers = []
             inner = [wrapper for wrapper in wrappers if not wrapper.takes_vectors]
             checker = load_object(f"{module}:check_env")
             takes_masks = setup.config.env.action_masks
-            is_content = _run_checker(name, checker, str(entry.own_id), kwargs, inner, takes_masks, findings)
+            is_content = _run_checker(name, checker, make_one, inner, takes_masks, findings)
         texts = [DECORATION.sub("", str(warning.message)) for warning in caught]
         for text in dict.fromkeys(texts):
             findings.warn(name, f"its checker says: {text}", "change it, unless it is meant so")
@@ -244,11 +242,23 @@ def _run_other_checkers(setup: RunSetup, findings: Findings) -> None:
             findings.ok(name, "its checker finds no fault")
 
 
+def _maker_of_one(setup: RunSetup) -> Callable[[], gymnasium.Env[Any, Any]] | None:
+    """Makes a single environment: that of a Gymnasium id, or of a class or function. None if there is neither."""
+    entry = setup.entry
+    kwargs = setup.config.env.arguments(entry.kwargs)
+    if entry.env_id:
+        return partial(gymnasium.make, entry.env_id, **kwargs)
+    if entry.gym_id:
+        return partial(gymnasium.make, entry.gym_id)
+    if entry.factory == function_env.FACTORY:
+        return partial(function_env.loaded(kwargs.pop("function")), **kwargs)
+    return None
+
+
 def _run_checker(
     name: str,
     checker: Callable[..., None],
-    env_id: str,
-    kwargs: Mapping[str, Any],
+    make_one: Callable[[], gymnasium.Env[Any, Any]],
     wrappers: list[Wrapper],
     takes_masks: bool,
     findings: Findings,
@@ -260,7 +270,7 @@ def _run_checker(
     """
     has_masks = False
     try:
-        with closed(gymnasium.make(env_id, **kwargs)) as env:
+        with closed(make_one()) as env:
             has_masks = takes_masks and _gives_masks(env)
             checker(wrap_all(env.unwrapped, wrappers), skip_render_check=True)  # it would open windows
     except Exception as error:

@@ -47,7 +47,7 @@ def resolve(env_id: str) -> EnvEntry:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
         why = type_and_message(error)
         if is_missing:
-            why += "; install the package that has it"
+            why += f"; install the package that has it, or go to the folder of {error.name}.py"
         elif type(error).__name__ == NO_DISPLAY:
             why += "; without a screen: PYGLET_HEADLESS=1, with the library EGL, or xvfb-run"
         raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {why}") from error
@@ -57,7 +57,9 @@ def resolve(env_id: str) -> EnvEntry:
         known = registered | {env_id for env_id, spec in gymnasium.registry.items() if _is_of(spec, module)}
         if module and not known:
             other = _registering_module(module, name)
-            cure = f"; name the one that does: gym:{other}:{name}" if other else ""
+            cure = f"; call gymnasium.register(id=…, entry_point=…) in it, or train its class: {module}:CLASS"
+            if other:
+                cure = f"; name the one that does: gym:{other}:{name}"
             raise ZooError(
                 f"environment 'gym:{env_id}': module '{module}' registers no environment with Gymnasium{cure}"
             ) from error

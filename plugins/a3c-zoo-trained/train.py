@@ -85,7 +85,7 @@ TRAININGS = {
         *("-o", "optimizer.schedule_steps=10000000", "-o", "optimizer.max_grad_norm=0.5", "-o", "agent.epochs=4"),
     ),
     "space-invaders-a3c": short("space_invaders"),
-    "qbert-a3c": short("qbert"),
+    "qbert-a3c": of_ten_games("qbert"),
     "seaquest-a3c": short("seaquest"),
     "beam-rider-a3c": short("beam_rider"),
     "enduro-a3c": of_ten_games("enduro", "--hyperparams", "a3c-ppo"),
