@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import a3c_zoo
 from a3c_zoo import AgentEntry, EnvEntry, NetworkEntry, OptimizerEntry
 from a3c_zoo.config import EnvConfig, OptimizerConfig
 from a3c_zoo.errors import ZooError
@@ -26,6 +27,7 @@ from a3c_zoo.plugins.builtins import zoo_optimizers
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.plugins.registry import Registry, load_registry
+from a3c_zoo.sharing.save_trained import save
 from a3c_zoo.testing import agent_checks, checkup, environment_checks, plugin_distribution
 from a3c_zoo.testing.agent_checks import examine_agent
 from a3c_zoo.testing.checkup import check, jobs_for
@@ -481,6 +483,38 @@ def test_faults_of_sets_are_found_together(hill: Path) -> None:
     assert any("folder 'hil' of hill_sets is named after no environment" in line for line in found)
     assert any(line.startswith("package: it holds no sets") for line in found)
     assert any("package data: the wheel will not hold" in line and "hill/a3c.yml" in line for line in found)
+
+
+AGENT_PLUGIN = """
+from a3c_zoo import TrainedEntry, hookimpl
+@hookimpl
+def zoo_trained():
+    return [TrainedEntry("pole-a3c", "cartpole", "a3c", "pole_agents", revision=1)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("patterns", "lacks"),
+    [
+        (["*.yml", "py.typed"], "meta.json, pole-a3c/outcome.json, pole-a3c/parameters.safetensors"),
+        (["*.csv", "*.yml", "*.json", "*.safetensors"], ""),  # of docs/how-to/use-a-trained-agent.md
+    ],
+)
+def test_a_trained_agent_that_the_wheel_will_not_hold(
+    patterns: list[str], lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin_distribution(tmp_path, "pole-plugin", AGENT_PLUGIN)
+    outcome = a3c_zoo.train("cartpole", serial=True, steps=200, runs_dir=tmp_path)
+    save(outcome.run, tmp_path / "pole_agents" / "pole-a3c", episodes=1)
+    (tmp_path / "pole_agents/__init__.py").touch()
+    data = f'[tool.setuptools.package-data]\n"*" = {patterns}\n'
+    (tmp_path / "pyproject.toml").write_text(f'[build-system]\nrequires = ["setuptools"]\n{data}')
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("pole_plugin", "pole_agents"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    found = [line for line in plugin_findings("pole-plugin") if "wheel" in line]
+    assert len(found) == bool(lacks)
+    assert all(f"the wheel will not hold pole-a3c/{lacks}" in line for line in found)
 
 
 @pytest.mark.parametrize(("section", "says_more"), [("options.package_data", True), ("flake8", False)])

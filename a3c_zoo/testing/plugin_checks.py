@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from glob import glob
 from importlib import import_module, metadata
@@ -50,6 +50,7 @@ LONGEST_IMPORT_S = 0.1
 INSTALLED = {"site-packages", "dist-packages"}
 
 CURE_DATA = '[tool.setuptools.package-data] "*" = ["**/*.yml"] in pyproject.toml'
+CURE_AGENT = CURE_DATA.replace('"**/*.yml"', '"**/*.yml", "**/*.json", "**/*.safetensors", "**/*.csv"')
 
 
 def examine_set(registry: Registry, chosen: HyperparamSet, findings: Findings) -> None:
@@ -112,19 +113,21 @@ def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findin
         sets or not findings.is_sound, "package", message, f"if there are such files: {CURE_DATA}"
     )
     with findings.during("package data", "correct pyproject.toml"):
-        left_out = _left_out_of_the_wheel(sets)
+        left_out = _left_out_of_the_wheel({Path(str(each.file)): each.package for each in sets})
         message = f"the wheel will not hold {', '.join(left_out)}"
         findings.expect(not left_out, "package data", message, CURE_DATA)
     if sets and findings.is_sound:
         findings.ok("package", f"{len(sets)} sets")
 
 
-def _left_out_of_the_wheel(sets: Iterable[HyperparamSet]) -> list[str]:
-    """The sets, in an editable project that setuptools builds, that no pattern of its package data matches."""
+def _left_out_of_the_wheel(files: Mapping[Path, str]) -> list[str]:
+    """The files, in an editable project that setuptools builds, that no pattern of its package data matches.
+
+    Args:
+        files: path → the package in a folder of which it lies.
+    """
     paths = {
-        path: each.package
-        for each in sets
-        if (path := Path(str(each.file))).is_file() and not INSTALLED & {*path.parts}
+        path: package for path, package in files.items() if path.is_file() and not INSTALLED & {*path.parts}
     }
     project = next(
         (folder for path in paths for folder in path.parents if (folder / "pyproject.toml").exists()), None
@@ -154,12 +157,12 @@ def _has_other_options(project: Path) -> bool:
 
 
 def _is_held(path: Path, package: str, setuptools: dict[str, Any]) -> bool:
-    """Whether a pattern of the package data matches a set. A pattern is relative to the folder of its package.
+    """Whether a pattern of the package data matches a file. A pattern is relative to the folder of its package.
 
-    The folder of a set is a package only if namespaces are, or if it is listed.
+    The folder of a file is a package only if namespaces are, or if it is listed.
 
     Args:
-        package: the name of the package of sets, whose folder has a folder for each environment.
+        package: the name of the package of sets or trained agents, whose folder has a folder for each.
     """
     packages = setuptools.get("packages", {})
     if isinstance(packages, dict):
@@ -238,7 +241,11 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
             if callable(load_object(entry.factory)):
                 examine_optimizer(entry, model(name=entry.name), findings, check)
         case TrainedEntry():
-            load_from(directory_of(registry, entry))
+            directory = directory_of(registry, entry)
+            load_from(directory)
+            left_out = _left_out_of_the_wheel(dict.fromkeys(directory.path.iterdir(), entry.package))
+            message = f"the wheel will not hold {', '.join(sorted(left_out))}"
+            findings.expect(not left_out, check, message, CURE_AGENT)
         case HookEntry():
             model = check_entry(entry, "zoo_hooks", HookConfig, findings, hooks=entry.hooks)
             try:

@@ -44,10 +44,11 @@ def resolve(env_id: str) -> EnvEntry:
     try:
         registered = _import(module) if colon else set()
     except Exception as error:
-        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+        top = module.partition(".")[0]
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == top
         why = type_and_message(error)
         if is_missing:
-            why += f"; install the package that has it, or go to the folder of {error.name}.py"
+            why += f"; install the package that has it, or go to the folder of {top}.py"
         elif type(error).__name__ == NO_DISPLAY:
             why += "; without a screen: PYGLET_HEADLESS=1, with the library EGL, or xvfb-run"
         raise ZooError(f"environment 'gym:{env_id}': importing '{module}' failed: {why}") from error
