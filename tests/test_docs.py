@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import tomllib
 from contextlib import chdir
 from pathlib import Path
 
@@ -297,6 +298,17 @@ def test_the_agent_of_a_page_says_in_which_actions_it_acts(tmp_path: Path, capsy
     assert line.startswith(
         "Error: agent 'hill-climbing' acts in Discrete spaces; environment 'gym:Pendulum-v1' has Box("
     )
+
+
+@pytest.mark.parametrize("page", ["write-a-network.md", "write-an-optimizer.md"])
+def test_the_project_of_a_page_names_its_modules(page: str) -> None:
+    blocks = {match["path"]: match["code"] for match in BLOCK.finditer(text_of(DOCS / "how-to" / page))}
+    project = tomllib.loads(blocks["pyproject.toml"])
+    modules = [path.removesuffix(".py") for path in blocks if path and path.endswith(".py") and "/" not in path]
+    assert project["build-system"]["requires"] == ["setuptools>=77"]
+    assert {*project["project"]} == {"name", "version", "dependencies", "entry-points"}
+    assert sorted(project["tool"]["setuptools"]["py-modules"]) == sorted(modules)
+    assert {*project["project"]["entry-points"]["a3c_zoo"].values()} < {*modules}
 
 
 @pytest.mark.parametrize(
