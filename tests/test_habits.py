@@ -171,7 +171,7 @@ def test_it_is_one_line_with_stable_baselines3(name: str, rooms: Path, capfd: py
 
 @pytest.mark.usefixtures("checked_here")
 def test_check_tells_the_version_of_the_api(rooms: Path, capsys: Captured) -> None:
-    for name in ("Four", "NoOptions"):
+    for name in ("Four", "NoOptions", "NoReward"):
         assert command_line("check", f"gym:rooms:{name}-v0") == 1
         assert MESSAGES[name].partition(". ")[0] in " ".join(capsys.readouterr().out.split())
 

@@ -379,6 +379,17 @@ def test_a_class_that_needs_arguments(capfd: Captured) -> None:
     assert command_line("evaluate", "x", "--episodes", "1") == 0
 
 
+@pytest.mark.usefixtures("checked_here")
+def test_check_tells_the_cure_of_needed_arguments_alone(capfd: Captured) -> None:
+    Path("tank.py").write_text(TANK)
+    assert command_line("check", "tank:Sized") == 1
+    lines = capfd.readouterr().out.splitlines()
+    told = "num_envs=1: environment 'python:tank:Sized' needs arguments: size. Type: -o env.kwargs.size=VALUE"
+    place = next(n for n, line in enumerate(lines) if told in line)
+    assert lines[place].endswith(", or name a function without parameters that makes it")
+    assert "cure:" not in lines[place + 1]
+
+
 def test_needed_arguments_choose_the_default_set(capfd: Captured) -> None:
     Path("coin.py").write_text(WORTH.replace("worth=1.0, continuous=False", "continuous, worth=1.0"))
     assert command_line("train", "coin:Coin", "--dry-run", "-o", "env.kwargs.continuous=true") == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -19,7 +19,7 @@ from a3c_zoo.config import EnvConfig
 from a3c_zoo.errors import ConfigError, EnvironmentContractError, one_line
 from a3c_zoo.learning.action_masks import FollowedMasks, masks_to_follow
 from a3c_zoo.learning.autoreset import autoreset_mode, autoreset_of, episode_over
-from a3c_zoo.learning.contract import misfit
+from a3c_zoo.learning.contract import NO_REWARD, gives_no_reward, misfit
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.spaces import Part, parts_of, row_of
 from a3c_zoo.plugins.entries import EnvEntry
@@ -37,6 +37,7 @@ CURE_STEP = "see docs/how-to/write-an-environment.md for what reset() and step()
 CURE_RESET = "define it as reset(self, *, seed=None, options=None)"
 CURE_MASK = "give a mask with each reset() and step(), or ignore them all: -o env.action_masks=false"
 CURE_RAISES = "correct the environment, or install what it needs"
+CURE_FINITE = "find the step that computes NaN or an infinity"
 CURE_FINALS = "put the last observations of the ended episodes into info['final_obs'], [num_envs]"
 
 
@@ -185,6 +186,8 @@ class Subject:
         self.findings.give_sign()
         try:
             return function()
+        except ConfigError as error:  # its line has its cure
+            self.fail(what.partition("(")[0], str(error), "", error)
         except Exception as error:
             check = what.partition("(")[0]
             if text := misfit(error):
@@ -430,8 +433,8 @@ class Subject:
                 return None
             array = np.asarray(array, space.dtype)  # so that the other checks can go on
         if not np.isfinite(array).all():
-            cure = "find the step that computes NaN or an infinity"
-            self.problem(f"finite observations{part.where}", f"{returned} that are not finite: {array}", cure)
+            message = f"{returned} that are not finite: {array}"
+            self.problem(f"finite observations{part.where}", message, CURE_FINITE)
         elif not batch.contains(array):
             wrong = next((row for row in array if not space.contains(row)), array)
             message = f"{what} returned an observation{part.where} outside of its space {space}: {wrong}"
@@ -453,9 +456,19 @@ class Subject:
             self.problem(name, message, f"return a NumPy array of {expected}, one for each environment")
             return False
         if not np.isfinite(array).all():
-            cure = "find the step that computes NaN or an infinity"
-            self.problem(name, f"{what} returned {name} that are not finite: {array}", cure)
+            if name == "rewards" and not self._is_told(name, CURE_FINITE):
+                self._fail_without_a_reward(array)
+            self.problem(name, f"{what} returned {name} that are not finite: {array}", CURE_FINITE)
         return True
+
+    def _fail_without_a_reward(self, rewards: NDArray[Any]) -> None:
+        """Ends the check if a NaN among the rewards `[N]` stands for None. Another environment is made to see it."""
+        for n in np.flatnonzero(np.isnan(rewards)).tolist():
+            with closing(make_vector_env(self.entry, self.config, self.num_envs, seed=1)) as env:
+                if gives_no_reward(env, n):
+                    self.fail(
+                        "rewards", NO_REWARD.format(name=self.entry.name), "return a number as the reward"
+                    )
 
 
 def _form(value: Any) -> str:
