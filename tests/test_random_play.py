@@ -18,7 +18,7 @@ from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.plugins.registry import load_registry
 from a3c_zoo.testing.environment_checks import reward_limit_of
 from a3c_zoo.testing.findings import Finding, Findings
-from a3c_zoo.testing.random_play import RandomPlay, ValueRange, far_gamma, judge, measure
+from a3c_zoo.testing.random_play import CURE_DEPEND, RandomPlay, ValueRange, far_gamma, judge, measure
 
 
 class Clock(gymnasium.Env[Any, Any]):
@@ -203,6 +203,22 @@ def test_no_reward_at_all_is_no_question_of_scale(config: Config) -> None:
         found["rewarded steps"].text == "0.00% of 2,000 steps of random actions have a reward; episodes return 0 to 0"
     )
     assert "raise agent.entropy_coefficient" in found["rewarded steps"].cure
+
+
+def test_equal_returns_of_rewarded_steps_show_no_difference(config: Config) -> None:
+    found = judged(config, played(0.9, 2000, length=20, reward=1.0, wage=1.0))["rewarded steps"]
+    assert (found.status, found.cure) == ("warning", CURE_DEPEND)
+    said = "episodes return 20 to 20: all 100 are equal, so random actions show no difference between actions"
+    assert found.text.endswith(said)
+
+
+def test_one_number_and_one_episode(config: Config) -> None:
+    play = RandomPlay(0.9, ValueRange.of(1), returns=[1.0], lengths=[2], truncated=[False])
+    play.observations.add(np.zeros((3, 1)))
+    play.rewards.add(np.ones((2, 1)))
+    found = judged(config, play)
+    assert found["observed range"].text.startswith("1 number from 0 to 0")
+    assert " on average of 1 episode; " in found["episode length"].text
 
 
 def test_rare_rewards_far_away(config: Config) -> None:

@@ -24,6 +24,7 @@ from a3c_zoo.learning.autoreset import autoreset_of, episode_over
 from a3c_zoo.learning.running_statistics import Doubles, merged
 from a3c_zoo.learning.spaces import Part, is_image, parts_of
 from a3c_zoo.testing.findings import Findings
+from a3c_zoo.words import counted
 
 #: Steps of random actions, of all environments together.
 STEPS = 10_000
@@ -44,6 +45,7 @@ USUAL_GAMMA = 0.99
 
 PAGE = "docs/how-to/when-it-does-not-learn.md"
 CURE_EXPLORE = f"reward parts of the way, raise agent.entropy_coefficient, or train longer: {PAGE}"
+CURE_DEPEND = f"let the reward depend on what an action leads to: {PAGE}"
 CURE_RANGE = "scale them to about -1 to 1, in the environment or a wrapper"
 CURE_ENDLESS = "end episodes after a number of steps: return truncated=True, or register max_episode_steps"
 
@@ -264,7 +266,10 @@ def _judge_rewarded_steps(play: RandomPlay, findings: Findings) -> None:
         figures |= {"return_mean": float(np.mean(play.returns)), "return_min": low, "return_max": high}
     is_flat = len(play.returns) >= MANY_EPISODES and min(play.returns) == max(play.returns)
     is_rare = play.rewarded_share < RARE and play.steps >= FEW_STEPS
-    if is_rare or is_flat:
+    if is_flat and play.rewarded_share >= RARE:
+        text += f": all {len(play.returns):,} are equal, so random actions show no difference between actions"
+        findings.warn(check, text, CURE_DEPEND, figures)
+    elif is_rare or is_flat:
         findings.warn(check, text, CURE_EXPLORE, figures)
     else:
         findings.ok(check, text, figures)
@@ -293,8 +298,9 @@ def _judge_lengths(play: RandomPlay, config: Config, findings: Findings) -> None
     else:
         horizon = f"{1 / (1 - gamma):,.0f} steps"
     text = (
-        f"{min(play.lengths):,} to {max(play.lengths):,} steps, {mean:,.0f} on average of {len(play.lengths):,} "
-        f"episodes; {by_limit:.0%} end by their time limit; agent.gamma={gamma:g} looks {horizon} ahead"
+        f"{min(play.lengths):,} to {max(play.lengths):,} steps, {mean:,.0f} on average of "
+        f"{counted(len(play.lengths), 'episodes')}; {by_limit:.0%} end by their time limit; "
+        f"agent.gamma={gamma:g} looks {horizon} ahead"
     )
     figures = {
         "episodes": len(play.lengths),
@@ -332,7 +338,8 @@ def _judge_observations(play: RandomPlay, config: Config, findings: Findings) ->
     if len(varying):
         least = float(varying.min())
         most = float(varying.max())
-    text = f"{len(observed.low):,} numbers from {low:.3g} to {high:.3g}, deviations from {least:.3g} to {most:.3g}"
+    numbers = counted(len(observed.low), "numbers")
+    text = f"{numbers} from {low:.3g} to {high:.3g}, deviations from {least:.3g} to {most:.3g}"
     if constant:
         text += f"; {constant:,} never change"
     figures = {
