@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
-from a3c_zoo.words import return_text
+from a3c_zoo.words import counted, return_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -233,7 +233,7 @@ class Outcome:
         """The mean return of the last policy's evaluation or, without one, of training, in words."""
         if (played := self.last_evaluation) is not None:
             spread = f"{return_text(played.mean_return)} ± {return_text(played.std_return)}"
-            return f"return {spread} over {played.episodes} episodes"
+            return f"return {spread} over {counted(played.episodes, 'episodes')}"
         if self.mean_return_100 is None:
             return "no episode has ended"
         return f"return {return_text(self.mean_return_100)} at the end of training"

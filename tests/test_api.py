@@ -243,7 +243,7 @@ def test_people_can_read_what_functions_return(outcome: Outcome) -> None:
     older = a3c_zoo.load_agent(outcome.run, checkpoint=str(checkpoint_steps(RunDirectory(outcome.run))[0]))
     assert "return not known" in repr(older)
     assert a3c_zoo.plot(outcome.run, outcome.run.parent / "x.svg").__repr__() == (
-        f"<Plot of 1 runs: {outcome.run.parent / 'x.svg'}>"
+        f"<Plot of 1 run: {outcome.run.parent / 'x.svg'}>"
     )
 
 

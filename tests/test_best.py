@@ -365,6 +365,9 @@ def test_files_that_cannot_be_read_are_left_to_who_plays_the_newest(tmp_path: Pa
     directory = Run(outcome.run)
     directory.best_file.write_bytes(b"no checkpoint")
     assert choose(directory, "recommended").text == f"{outcome.run.name}: newest checkpoint, step {outcome.steps:,}"
+    newest = read_policy(step_file(directory, outcome.steps))
+    write_checkpoint(directory.best_file, newest.agent, PolicyState(outcome.steps))  # the same step
+    assert choose(directory, "recommended").text == f"{outcome.run.name}: newest checkpoint, step {outcome.steps:,}"
     directory.best_file.unlink()
     assert choose(directory, "recommended").which == "final"
     for path in directory.checkpoints.glob("step-*.pt"):

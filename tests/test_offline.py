@@ -202,4 +202,4 @@ def test_trained_agents_are_a_line_away(machine: Machine) -> None:
     assert without.stderr.strip().endswith("pip install a3c-zoo-trained"), without.stderr
     machine.type("pip install --no-index --find-links wheels a3c-zoo-trained")
     assert "pong-a3c" in machine.type("a3c-zoo list trained")
-    assert "played   1 episodes" in machine.type("a3c-zoo evaluate cartpole-lstm --episodes 1")
+    assert "played   1 episode " in machine.type("a3c-zoo evaluate cartpole-lstm --episodes 1")

@@ -157,7 +157,7 @@ def test_a_logger_from_outside(python: Path, tmp_path: Path) -> None:
     run(command(python), "train", "cartpole", *options, cwd=tmp_path)
     assert len(list(tmp_path.glob("runs/one/wandb/offline-run-*/*.wandb"))) == 1
     pip(python, "uninstall", "--yes", "a3c-zoo-wandb")
-    assert "played   1 episodes" in run(command(python), "evaluate", "one", "--episodes", "1", cwd=tmp_path)
+    assert "played   1 episode " in run(command(python), "evaluate", "one", "--episodes", "1", cwd=tmp_path)
     resumed = attempt(command(python), "train", "--resume", "one", "--steps", "2000", cwd=tmp_path)
     line = (
         rf"plugin 'wandb' \(a3c-zoo-wandb {a3c_zoo.__version__}\), which is not installed: "

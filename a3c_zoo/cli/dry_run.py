@@ -16,7 +16,7 @@ from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import ZooError, printable
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.standard_streams import take_stdout
-from a3c_zoo.words import return_text
+from a3c_zoo.words import counted, return_text
 
 
 def show(env: str | None, as_json: bool, **options: Any) -> int:
@@ -45,7 +45,7 @@ def _lines(setup: RunSetup) -> Iterator[tuple[str, str]]:
     config = setup.config
     run = config.run
     budgets = [f"at least {run.steps:,} steps"] if run.steps is not None else []
-    budgets += [f"{run.episodes:,} episodes"] if run.episodes is not None else []
+    budgets += [counted(run.episodes, "episodes")] if run.episodes is not None else []
     budgets += [f"{run.time_limit_s:,.10g} s of training"] if run.time_limit_s is not None else []
     yield "budget", ", ".join(budgets) or "none: it ends when it is solved, or with Ctrl-C"
     if setup.target is not None:

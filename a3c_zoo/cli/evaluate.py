@@ -20,7 +20,7 @@ from a3c_zoo.cli.common import (
     trust_option,
 )
 from a3c_zoo.standard_streams import take_stdout
-from a3c_zoo.words import agents_text, return_text
+from a3c_zoo.words import agents_text, counted, return_text
 
 
 @click.command(
@@ -75,4 +75,5 @@ def command(
         click.echo(f"agents   {agents_text(result.agent_returns)}")
     click.echo(f"length   {result.mean_length:,.1f} steps")
     kind = "greedy" if deterministic else "sampled"
-    click.echo(f"played   {result.episodes:,} episodes with {kind} actions in {result.seconds:,.1f} s")
+    number = counted(result.episodes, "episodes")
+    click.echo(f"played   {number} with {kind} actions in {result.seconds:,.1f} s")

@@ -10,7 +10,7 @@ from a3c_zoo.errors import printable_lines
 from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoints import BEST
 from a3c_zoo.store.directory import run_argument
-from a3c_zoo.words import agents_text, return_text
+from a3c_zoo.words import agents_text, counted, return_text
 
 if TYPE_CHECKING:
     from a3c_zoo.config import RunConfig
@@ -36,7 +36,7 @@ def summary(outcome: Outcome, run: RunConfig | None = None, has_target: bool = T
         verdict += f" after {duration(outcome.training_s)} of training, {duration(outcome.total_s)} in all"
     elif outcome.solved:
         verdict += f". Solved at step {outcome.solved_step:,}"
-    counts = f"{outcome.steps:,} steps, {outcome.episodes:,} episodes"
+    counts = f"{counted(outcome.steps, 'steps')}, {counted(outcome.episodes, 'episodes')}"
     mean = outcome.mean_return_100
     number = min(100, outcome.episodes)
     if number > 1:
@@ -55,9 +55,8 @@ def summary(outcome: Outcome, run: RunConfig | None = None, has_target: bool = T
             at = ""
         else:
             at = f", at step {outcome.evaluation_step:,}"
-        lines.append(
-            f"  evaluation  {spread} over {evaluation.episodes:,} episodes on fresh seeds, sampled actions{at}"
-        )
+        episodes = counted(evaluation.episodes, "episodes")
+        lines.append(f"  evaluation  {spread} over {episodes} on fresh seeds, sampled actions{at}")
     if outcome.recommended == BEST and outcome.best_return is not None and outcome.best_step is not None:
         if outcome.best_by == "training":
             kind = "training episodes"

@@ -7,6 +7,7 @@ from typing import Final
 
 from a3c_zoo.figures.measures import MeasuredRun
 from a3c_zoo.store.run_records import RunRecord
+from a3c_zoo.words import counted
 
 #: Runs of other programs are as long as each other if the longest has at most so many times the steps of the shortest.
 LENGTHS_ALIKE: Final = 1.1
@@ -17,7 +18,7 @@ def budget_of(record: RunRecord) -> str:
     steps, episodes, limit_s = (
         record.settings.get(f"run.{key}") for key in ("steps", "episodes", "time_limit_s")
     )
-    words = [f"{steps:,} steps" if steps else "", f"{episodes:,} episodes" if episodes else ""]
+    words = [counted(steps, "steps") if steps else "", counted(episodes, "episodes") if episodes else ""]
     words.append(f"{limit_s:,g} s of training" if limit_s else "")
     return " and ".join(filter(None, words)) or "no budget"
 

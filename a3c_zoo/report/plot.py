@@ -27,6 +27,7 @@ from a3c_zoo.store.run import find_run
 from a3c_zoo.store.run_groups import on_envs, told_apart, unread_on
 from a3c_zoo.store.run_records import RunRecord, hidden_threshold, read_runs, threshold_of
 from a3c_zoo.store.tables import Axis, read_evaluations
+from a3c_zoo.words import counted
 
 Kind = Literal["return", "episode-length", "evaluation"]
 
@@ -55,7 +56,7 @@ class Plot(NamedTuple):
     left_out: dict[Path, str]
 
     def __repr__(self) -> str:
-        return f"<Plot of {len(self.runs)} runs: {self.path}>"
+        return f"<Plot of {counted(len(self.runs), 'runs')}: {self.path}>"
 
     @property
     def hidden_threshold(self) -> str | None:

@@ -378,7 +378,7 @@ def _evaluation(results: Results) -> list[str]:
     if not episodes:
         return []
     if len(episodes) == 1:
-        played = f"{episodes.pop()} episodes"
+        played = counted(episodes.pop(), "episodes")
     else:
         played = "episodes"
     if len(ours) == len(results.runs):

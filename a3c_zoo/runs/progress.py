@@ -23,7 +23,7 @@ from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.runs.solved_check import SolvedCheck
 from a3c_zoo.store.checkpoints import RunState, WindowState
-from a3c_zoo.words import return_text
+from a3c_zoo.words import counted, return_text
 
 #: Episodes in a mean return.
 WINDOW = 100
@@ -192,7 +192,7 @@ class Stopping:
         if run.steps is not None and progress.steps >= run.steps:
             return "steps", f"{run.steps:,} steps done"
         if run.episodes is not None and progress.episodes >= run.episodes:
-            return "episodes", f"{run.episodes:,} episodes done"
+            return "episodes", f"{counted(run.episodes, 'episodes')} done"
         if self.is_time_over():
             return "time-limit", f"{run.time_limit_s:,.10g} s are over"
         if self._watch.stop.plugin:

@@ -147,7 +147,7 @@ def _budget_told(config: Config) -> str | None:
     sources = config.sources
     limits = {
         "steps": ("--steps", f"{config.run.steps or 0:,} steps"),
-        "episodes": ("--episodes", f"{config.run.episodes or 0:,} episodes"),
+        "episodes": ("--episodes", counted(config.run.episodes or 0, "episodes")),
         "time_limit_s": ("--time-limit", f"{config.run.time_limit_s or 0:,.10g} s of training"),
     }
     told = []

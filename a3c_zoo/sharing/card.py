@@ -12,7 +12,7 @@ from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts
-from a3c_zoo.words import return_text
+from a3c_zoo.words import counted, return_text
 
 #: The learning curve of a trained agent, and how many of its points a card shows.
 CURVE: Final = "curve.csv"
@@ -60,7 +60,7 @@ def card_text(
     rows = {
         "environment, agent": f"{meta['env']}, {meta['agent']}",
         "return": f"{return_text(played.mean_return)} ± {return_text(played.std_return)}",
-        "evaluation": f"{played.episodes:,} episodes on fresh seeds, {kind} actions",
+        "evaluation": f"{counted(played.episodes, 'episodes')} on fresh seeds, {kind} actions",
         "training": f"{outcome.steps:,} steps, {outcome.training_s:,.1f} s, seed {meta.get('seed')}",
         "parameters": meta.get("checkpoint", ""),
         "versions": ", ".join(f"{key} {value}" for key, value in meta.get("versions", {}).items()),

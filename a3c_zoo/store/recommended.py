@@ -106,6 +106,8 @@ def recommended(run: Run) -> Choice:
     if is_better(best, last.window.returns):
         ended = f"the last {len(last.window.returns)} have {return_text(fmean(last.window.returns))}"
         return Choice(BEST, f"best policy, step {best.steps:,}: {return_of(best)}; {ended}")
+    if best.steps == known[-1]:
+        return Choice(FINAL, newest)
     return Choice(FINAL, f"{newest}; the best, step {best.steps:,}, is not better by more than noise")
 
 

@@ -42,6 +42,7 @@ from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings
 from a3c_zoo.testing.optimizer_checks import examine_optimizer
 from a3c_zoo.version import __version__, fitting_versions
+from a3c_zoo.words import counted
 
 #: A plugin whose import takes longer slows every command, in seconds.
 LONGEST_IMPORT_S = 0.1
@@ -117,7 +118,7 @@ def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findin
         message = f"the wheel will not hold {', '.join(left_out)}"
         findings.expect(not left_out, "package data", message, CURE_DATA)
     if sets and findings.is_sound:
-        findings.ok("package", f"{len(sets)} sets")
+        findings.ok("package", counted(len(sets), "sets"))
 
 
 def _left_out_of_the_wheel(files: Mapping[Path, str]) -> list[str]:
