@@ -87,7 +87,20 @@ def test_a_narrow_terminal_shows_whole_values(width: int, tmp_path: Path) -> Non
     status, text = in_terminal(tmp_path, "show", "hyperparams", "cartpole", variables={"COLUMNS": str(width)})
     assert status == 0
     assert re.search(r"^  gamma +0\.98", plain(text), re.MULTILINE)
-    assert ("meaning" in text, "source" in text) == (width == 80, width >= 56)
+    header = next(line.split() for line in plain(text).splitlines() if line.startswith("key "))
+    assert ("meaning" in header, "source" in header) == (width == 80, width >= 56)
+    told = " ".join(plain(text).split()).partition("narrow terminal: without ")[2]
+    assert told == {40: "source and meaning", 56: "meaning", 80: ""}[width]
+
+
+def test_plugins_on_a_narrow_terminal_keep_their_status(tmp_path: Path) -> None:
+    status, text = in_terminal(tmp_path, "list", "plugins", variables={"COLUMNS": "60"})
+    assert status == 0
+    header, *_ = lines = plain(text).splitlines()
+    assert header.split()[0] == "name"
+    assert header.split()[-1] == "status"
+    assert "import_ms" not in header
+    assert "narrow terminal: without hooks and import_ms" in lines
 
 
 INSIDE = {"loss_policy": -0.012345, "loss_value": 123.456, "entropy": 0.6931, "explained_variance": -0.08333}

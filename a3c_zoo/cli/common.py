@@ -24,6 +24,7 @@ from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.plugins.loading import Selection
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.typed_names import quiet_env_name
+from a3c_zoo.words import listed
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -320,10 +321,12 @@ def print_fitted(
     rows: Iterable[Sequence[str | tuple[str, str]]],
     unbroken: str,
     title: str | None = None,
+    first_out: Sequence[str] = (),
 ) -> None:
     """Prints a table that fits the terminal; long cells are wrapped, mostly between words, except in `unbroken`.
 
-    The last columns are left out where they have no room. A cell is a text, or a text and its style.
+    Where columns have no room, those of `first_out` are left out one by one, then the last ones; a line below says
+    which. A cell is a text, or a text and its style.
     """
     from rich.console import Console
     from rich.table import Table
@@ -335,16 +338,22 @@ def print_fitted(
     named = Text(printable(title), "bold") if title else None
     table = Table(title=named, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns = [[name, *(row[n].plain for row in texts)] for n, name in enumerate(header)]
+    shown = [*range(len(header))]
     place = header.index(unbroken)
+    others = [n for n in reversed(shown[place + 1 :]) if header[n] not in first_out]
+    next_out = [*map(header.index, first_out), *others][:-1]
     widths = fitted_widths(columns, place, console.width)
-    while sum(widths) + 2 * len(widths) > console.width and len(columns) > place + 2:
-        columns.pop()
-        widths = fitted_widths(columns, place, console.width)
-    for name, width in zip(header, widths, strict=False):
-        table.add_column(name, overflow="fold", width=width)
+    while sum(widths) + 2 * len(widths) > console.width and next_out:
+        shown.remove(next_out.pop(0))
+        kept = [columns[n] for n in shown]
+        widths = fitted_widths(kept, shown.index(place), console.width)
+    for n, width in zip(shown, widths, strict=True):
+        table.add_column(header[n], overflow="fold", width=width)
     for row in texts:
-        table.add_row(*row[: len(widths)])
+        table.add_row(*(row[n] for n in shown))
     console.print(table)
+    if left_out := [name for n, name in enumerate(header) if n not in shown]:
+        print_sentences(f"narrow terminal: without {listed(left_out)}")
 
 
 def fitted_widths(columns: Sequence[Sequence[str]], unbroken: int, width: int) -> list[int]:

@@ -48,6 +48,8 @@ WHAT = (
     "studies",
 )
 PLUGIN_FIELDS = ("name", "version", "distribution", "hooks", "import_ms", "status", "fault")
+#: The columns of plugins that a narrow terminal leaves out, in this order, before the status.
+FIRST_OUT = ("import_ms", "hooks", "version", "distribution")
 RUN_FIELDS = ("name", "env", "agent", "seed", "status", "steps", "mean_return_100", "solved", "started")
 #: The columns of runs: the first row that fits the terminal, else the last. `run`: a name, and what it does not tell.
 _FIGURES = ("steps", "return", "state", "age")
@@ -287,7 +289,8 @@ def _print_table(what: str, rows: Sequence[Row]) -> None:
         if sum(max(map(len, column)) + 2 for column in zip(header, *cells, strict=True)) <= terminal_width():
             break
     if sys.stdout.isatty():
-        print_fitted(header, cells, unbroken=header[0])
+        first_out = FIRST_OUT if what == "plugins" else ()
+        print_fitted(header, cells, unbroken=header[0], first_out=first_out)
     else:
         print_plain(header, cells)
     for row in rows:
