@@ -49,11 +49,14 @@ def parse_seconds(text: str) -> float:
 
 
 class Count(click.ParamType):  # type: ignore[type-arg]  # click 8.1 takes no argument
-    """A whole number, also as `1e6`, `250k`, `1M` or `1_000_000`, from `least` to `most`."""
+    """A whole number, also as `1e6`, `250k`, `1M` or `1_000_000`, from `least` to `most`. forms: for its error."""
 
     name = "integer"
 
-    def __init__(self, least: int | None = None, most: int | None = None) -> None:
+    def __init__(
+        self, least: int | None = None, most: int | None = None, forms: str = "250000, 250k, 1M or 1e6"
+    ) -> None:
+        self._forms = forms
         self._range = click.IntRange(least, most) if least is not None or most is not None else click.INT
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -74,7 +77,7 @@ class Count(click.ParamType):  # type: ignore[type-arg]  # click 8.1 takes no ar
                 return int(number)
         except (ValueError, ArithmeticError):
             pass
-        self.fail(f"'{text}' is no whole number; write 250000, 250k, 1M or 1e6", param, ctx)
+        self.fail(f"'{text}' is no whole number; write {self._forms}", param, ctx)
 
 
 def is_typed(name: str) -> bool:

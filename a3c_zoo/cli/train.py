@@ -47,7 +47,7 @@ class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]  # click 8.1 take
         """Returns the number, or the word."""
         if value == AUTO:
             return value
-        return Count().convert(value, param, ctx)
+        return Count(forms=f"one such as 4, or {AUTO}").convert(value, param, ctx)
 
 
 def _type_of(key: str) -> Any:
@@ -61,6 +61,8 @@ def _type_of(key: str) -> Any:
         return click.Choice(get_args(annotation))
     if get_origin(annotation) is UnionType:  # such as `int | None`: an option that is not given is None
         annotation = get_args(annotation)[0]
+    if key == "seed":
+        return Count(forms="one such as 1")
     return Count() if annotation is int else annotation
 
 

@@ -346,9 +346,18 @@ def unknown_entry(
         return UnknownNameError(f"unknown {kind} '{name}'. It comes with: {install_extra(extra)}")
     if kind == "run hook" and name in HOOKS_OF:
         return UnknownNameError(f"unknown {kind} '{name}'. It comes with: {install_plugin(HOOKS_OF[name])}")
-    if kind in ("agent", "baseline") and (cure := agent_cure(name, known := [*known], option)):
+    known = [*known]
+    if kind not in ("agent", "baseline"):
+        return unknown_name(kind, name, known, listing)
+    if cure := agent_cure(name, known, option):
         return UnknownNameError(f"unknown {kind} '{name}'. {cure}")
-    return unknown_name(kind, name, known, listing)
+    # In a short name a wrong digit is a slip, which a wrong letter is not.
+    same = [each for each in known if re.sub(r"\d", "0", each) == re.sub(r"\d", "0", name)]
+    if not same:
+        return unknown_name(kind, name, known, listing)
+    return UnknownNameError(
+        f"unknown {kind} '{name}'. Did you mean '{same[0]}'?{listing and f' See: {listing}'}"
+    )
 
 
 def load_registry(selection: Selection | None = None) -> Registry:
