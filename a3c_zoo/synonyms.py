@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import takewhile
 from typing import Any, Final
 
 #: Keys of configurations → words that mean the same elsewhere. The first key that a configuration has is meant.
@@ -63,6 +64,7 @@ _KEYS: Final[Mapping[tuple[str, ...], str]] = {
     ("agent.clip_rewards",): "clip_reward reward_clip reward_clipping",
     ("agent.reward_scale",): "norm_reward norm_rewards normalize_reward normalize_rewards reward_scaling",
     ("agent.torch_threads",): "num_threads torch_num_threads",
+    ("agent.vec_env",): "",
     ("network.normalize_observations", "agent.normalize"): "norm_obs normalize_obs normalise_observations",
     (
         "network.hidden_sizes",
@@ -127,6 +129,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "n": ("--steps {value}", "--episodes {value}"),
     "n_eval_episodes": ("--episodes {value}",),
     "eval_episodes": ("--episodes {value}",),
+    "f": ("--runs-dir {value}",),
     "folder": ("--runs-dir {value}",),
     "log_folder": ("--runs-dir {value}",),
     "log_dir": ("--runs-dir {value}",),
@@ -140,6 +143,7 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "run_name": ("--name {value}",),
     "run_id": ("--name {value}",),
     "experiment_name": ("--name {value}",),
+    "i": ("--init-from {value}",),
     "trained_agent": ("--init-from {value}",),
     "load_model": ("--init-from {value}",),
     "pretrained": ("--init-from {value}",),
@@ -178,6 +182,21 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "gym_packages": ("gym:{value}:ID in place of the environment's name",),
 }
 
+#: Option elsewhere that a command takes otherwise than the others → what to type here.
+_OF_COMMAND: Final[Mapping[tuple[str, str], str]] = {
+    ("play", "no_render"): "Type: a3c-zoo evaluate RUN",
+    ("play", "exp_id"): "Type: a3c-zoo play RUN, a name of: a3c-zoo list runs",
+    ("evaluate", "exp_id"): "Type: a3c-zoo evaluate RUN, a name of: a3c-zoo list runs",
+    ("tune", "optimize"): "Leave it out: tune searches for better values",
+    ("tune", "optimize_hyperparameters"): "Leave it out: tune searches for better values",
+}
+#: Options elsewhere with pairs `KEY:VALUE` behind them → what stands before each key here.
+_PAIRS: Final[Mapping[str, str]] = {"params": "", "env_kwargs": "env.kwargs."}
+#: Long options of RL Zoo that begin with one dash.
+ONE_DASH: Final = ("-params", "-conf", "-tb", "-optimize")
+#: Words of other languages for values of YAML.
+_YAML_WORDS: Final = {"True": "true", "False": "false", "None": "null"}
+
 #: Options elsewhere that mean what happens here without an option.
 _NEEDLESS: Final[Mapping[str, str]] = {
     "progress": "the progress is shown",
@@ -192,6 +211,9 @@ _NEEDLESS: Final[Mapping[str, str]] = {
     "save_model": "each run writes checkpoints",
     "log": "each run writes monitor.csv and TensorBoard's files",
     "norm_reward": "returns are those of the environment",
+    "vec_env": "each worker is a process of its own",
+    "num_threads": "each worker computes in one thread",
+    "torch_num_threads": "each worker computes in one thread",
 }
 
 #: Agents elsewhere → the name here, and what else there is.
@@ -344,6 +366,8 @@ def option_cure(
         agents: the names of agents here.
     """
     word = plain(option)
+    if cure := _OF_COMMAND.get((command, word)):
+        return cure
     for template in _OPTIONS.get(word, ()):
         first = template.partition(" ")[0]
         if first.startswith("-") and first not in options:
@@ -351,12 +375,29 @@ def option_cure(
         if first == "{env}" and command not in _TAKE_ENVS:
             continue
         given = value or _placeholder(template)
+        if template.startswith("--init-from") and given.endswith(
+            ".zip"
+        ):  # a model of stable-baselines3 is no run
+            given = "RUN"
         agent = agent_for(given, agents) or given
         env = f"a3c-zoo {command} {shlex.quote(given)}"
         return f"Type: {template.format(value=shlex.quote(given), agent=agent, env=env)}"
     if word in _NEEDLESS:
         return f"Leave it out: {_NEEDLESS[word]}"
     return None
+
+
+def pairs_cure(option: str, words: Iterable[str]) -> str | None:
+    """What to type in place of an option with pairs `KEY:VALUE` behind it; None for another option, or without pairs.
+
+    words: that follow the option.
+    """
+    before = _PAIRS.get(plain(option))
+    if before is None:
+        return None
+    found = takewhile(bool, (re.fullmatch(r"(\w[\w.]*)[:=](.+)", word) for word in words))
+    texts = [f"{before}{pair[1]}={_YAML_WORDS.get(pair[2], pair[2])}" for pair in found if pair]
+    return f"Type: {' '.join(f'-o {shlex.quote(text)}' for text in texts)}" if texts else None
 
 
 def _placeholder(template: str) -> str:

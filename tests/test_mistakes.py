@@ -84,6 +84,13 @@ OPTIONS = [
     ("--save-freq 10000", "-o run.checkpoint_every_steps=10000"),
     ("--log-folder logs", "--runs-dir logs"),
     ("--exp-name first", "--name first"),
+    ("-f logs", "--runs-dir logs"),
+    ("-params learning_rate:0.001 n_steps:8", "-o learning_rate=0.001 -o n_steps=8"),
+    ("--params learning_rate:0.001 --seed 1", "-o learning_rate=0.001"),
+    ("--params=gamma:0.9", "-o gamma=0.9"),
+    ("--env-kwargs sutton_barto_reward:True", "-o env.kwargs.sutton_barto_reward=true"),
+    ("--agent sb3-a2c --vec-env subproc", "-o agent.vec_env=subproc"),
+    ("--agent sb3-a2c --num-threads 1", "-o agent.torch_threads=1"),
     ("--torch-deterministic", "--serial"),
 ]
 
@@ -91,8 +98,10 @@ OPTIONS = [
 @pytest.mark.parametrize(("mistake", "cure"), OPTIONS)
 def test_an_option_of_another_program(mistake: str, cure: str, capsys: Captured) -> None:
     said = refused(capsys, f"train cartpole {mistake}")
-    assert re.fullmatch(rf"No such option '{re.split('[ =]', mistake)[0]}'\. Type: {re.escape(cure)}", said)
-    taken(capsys, f"train cartpole {cure}")
+    agent = "--agent sb3-a2c " if mistake.startswith("--agent ") else ""
+    option = re.split("[ =]", mistake.removeprefix(agent))[0]
+    assert re.fullmatch(rf"No such option '{option}'\. Type: {re.escape(cure)}", said)
+    taken(capsys, f"train cartpole {agent}{cure}")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +114,20 @@ def test_an_option_of_another_program(mistake: str, cure: str, capsys: Captured)
         ("train cartpole --conf-file my.yml", "Type: --hyperparams my.yml"),
         ("train cartpole --trained-agent runs/x", "Type: --init-from runs/x"),
         ("train cartpole --tensorboard-log logs", "Type: a3c-zoo tensorboard"),
+        ("train cartpole --trained-agent logs/a2c/model.zip", "Type: --init-from RUN"),
+        ("train cartpole -i model.zip", "No such option '-i'. Type: --init-from RUN"),
+        ("train cartpole -i runs/x", "No such option '-i'. Type: --init-from runs/x"),
+        ("train cartpole -optimize --n-trials 30", "No such option '-optimize'. Type: a3c-zoo tune ENV"),
+        ("tune cartpole -optimize", "Leave it out: tune searches for better values"),
+        ("tune cartpole --optimize", "Leave it out: tune searches for better values"),
+        ("train cartpole -conf my.yml", "No such option '-conf'. Type: --hyperparams my.yml"),
+        ("train cartpole --params my.yml", "Type: --hyperparams my.yml"),
+        ("train cartpole -tb logs", "No such option '-tb'. Type: a3c-zoo tensorboard"),
+        ("train cartpole --vec-env subproc", "Leave it out: each worker is a process of its own"),
+        ("train cartpole --num-threads 1", "Leave it out: each worker computes in one thread"),
+        ("play RUN --no-render", "Type: a3c-zoo evaluate RUN"),
+        ("evaluate RUN --no-render", "Leave it out: nothing is drawn"),
+        ("play cartpole --exp-id 3", "Type: a3c-zoo play RUN, a name of: a3c-zoo list runs"),
         ("train cartpole --render", "Type: a3c-zoo play RUN"),
         ("train cartpole --capture-video", "Type: --film-every 1"),
         ("train cartpole --progress", "Leave it out: the progress is shown"),

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 import click
 
 from a3c_zoo.errors import ZooError, did_you_mean
-from a3c_zoo.synonyms import keys_for, option_cure, value_for
+from a3c_zoo.synonyms import ONE_DASH, keys_for, option_cure, pairs_cure, value_for
 
 #: What looks like a value and like no environment: a number, a list, a word of YAML.
 _VALUE = re.compile(r"[-+]?[\d.][\w.+-]*|[\[{].*|true|false|null|auto", re.IGNORECASE)
+#: Keys that only the agents of libraries have.
+OF_LIBRARIES = ("agent.torch_threads", "agent.vec_env")
 _BRACKETS = {"[": "]", "{": "}", "(": ")"}
 
 
@@ -25,11 +27,15 @@ def unknown_option(option: str, given: Sequence[str], ctx: click.Context, is_our
     """
     options = {name for param in ctx.command.params for name in param.opts if name.startswith("-")}
     command = ctx.command_path.partition(" ")[2]
+    if is_ours and len(option) == 2:
+        option = _whole_word(option, given)
     told = f"No such option '{option}'."
     near = did_you_mean(option, [name for name in options if name.startswith("--")])
     if not is_ours:
         return f"{told}{near} See: {ctx.command_path} --help"
     value = _value_of(option, given)
+    if "-o" in options and (cure := pairs_cure(option, _words_behind(option, given))):
+        return f"{told} {cure}"
     of_key = _key_cure(option, value, options, given)
     of_option = option_cure(option, value, options, command, _agents())
     # `--eval-episodes` of train is a key; `--episodes` is another thing there.
@@ -85,6 +91,21 @@ def _value_of(option: str, given: Sequence[str]) -> str | None:
     return None
 
 
+def _whole_word(option: str, given: Sequence[str]) -> str:
+    """`-conf` for `-c`: click reads a long option with one dash as several short ones."""
+    words = [word for word in given if word in ONE_DASH and word.startswith(option)]
+    return words[0] if words else option
+
+
+def _words_behind(option: str, given: Sequence[str]) -> list[str]:
+    """The words that follow an option, and the value behind its sign of equality."""
+    for place, word in enumerate(given):
+        name, equals, value = word.partition("=")
+        if name == option:
+            return [*([value] if equals else []), *given[place + 1 :]]
+    return []
+
+
 def _key_cure(option: str, value: str | None, options: set[str], given: Sequence[str]) -> str | None:
     """What to type for an option that is a key of the configuration here; None if it is none."""
     if not (keys := keys_for(option)):
@@ -92,6 +113,8 @@ def _key_cure(option: str, value: str | None, options: set[str], given: Sequence
     from a3c_zoo.config.models import TRAIN_OPTIONS
 
     is_library = any(word.startswith(("sb3-", "recurrent-")) for word in given)
+    if keys[0] in OF_LIBRARIES and not is_library:
+        return None
     key = keys[-1] if is_library else keys[0]
     text = value_for(option, value) or "VALUE"
     section, _, name = key.partition(".")
@@ -109,6 +132,8 @@ def refuse_torn_values(given: Sequence[str]) -> None:
 
     So for a sign of equality too much: `-o=n_steps=5`.
     """
+    if "-optimize" in given:  # else it is an override `ptimize`
+        raise ZooError(f"No such option '-optimize'. {option_cure('-optimize', None, (), given[0])}")
     for place, text in _overrides(given):
         rest = given[place + 1 :]
         if text.startswith("=") and "=" in text.strip("="):
