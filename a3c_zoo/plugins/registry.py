@@ -107,7 +107,7 @@ class Registry:
             )
         if colon and prefix in self.families:
             return self._resolve(self.families[prefix], name, rest)
-        near = [example for family in self.families.values() for example in family.examples]
+        near = [example for family in self.families.values() for example in whole_examples(family)]
         near += [f"{prefix}:{rest}" for prefix in self.families if colon]
         try:
             return self._find("environment", name, self.envs, near)
@@ -327,6 +327,11 @@ def imported_by(env_name: str) -> str:
         return rest.partition(":")[0]
     module = rest.rpartition(":")[0]
     return "" if module in sys.modules else module
+
+
+def whole_examples(family: EnvFamily) -> list[str]:
+    """The examples of a family that need no module to be imported: `gym:my_package:Maze-v0` is only a form."""
+    return [example for example in family.examples if not imported_by(example)]
 
 
 #: Kind and name of what a distribution of this project offers → the extra that installs it.

@@ -19,7 +19,7 @@ from a3c_zoo.cures import install_plugin
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, one_line, printable
 from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
 from a3c_zoo.plugins.entries import TrainedEntry
-from a3c_zoo.plugins.registry import Registry, get_registry
+from a3c_zoo.plugins.registry import Registry, get_registry, whole_examples
 from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import (
@@ -110,7 +110,8 @@ def where_from(registry: Registry) -> str:
 
 def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:
     """The error for a name that means nothing, with the nearest one that does."""
-    known = [*registry.envs, *(each for family in registry.families.values() for each in family.examples)]
+    known = [*registry.envs]
+    known += [each for family in registry.families.values() for each in whole_examples(family)]
     known += [each for entry in registry.trained.values() for each in (entry.name, entry.env)]
     hint = did_you_mean(name, [*(path.name for path in run_paths(runs_dir)), *known])
     there = f"'{name}' is no run here or in {runs_dir}, no environment and no trained agent."

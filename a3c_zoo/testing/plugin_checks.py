@@ -33,7 +33,7 @@ from a3c_zoo.plugins.entries import (
 )
 from a3c_zoo.plugins.loading import PluginInfo
 from a3c_zoo.plugins.offers import kind_of, name_of
-from a3c_zoo.plugins.registry import Registry, imported_by
+from a3c_zoo.plugins.registry import Registry, whole_examples
 from a3c_zoo.plugins.sources import RUN_HOOKS
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.setup import RunSetup
@@ -234,9 +234,8 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
                 known = load_object(entry.recognise)(NOBODYS)
                 cure = "return None for a name that the family does not have"
                 findings.expect(known is None, check, f"recognise takes '{NOBODYS}' for {known!r:.60}", cure)
-            for example in entry.examples:
-                if not imported_by(example):  # a form, such as gym:my_package:Maze-v0
-                    registry.env(example)
+            for example in whole_examples(entry):
+                registry.env(example)
         case OptimizerEntry():
             model = check_entry(entry, "zoo_optimizers", OptimizerConfig, findings, factory=entry.factory)
             if callable(load_object(entry.factory)):
