@@ -480,7 +480,7 @@ def test_a_name_that_exists(run: Path, capsys: Captured) -> None:
 
 def assert_a_full_disk_is_survived(told: str, run: Path, steps: int, cure: str) -> None:
     assert told.startswith("cannot write runs/x/")
-    assert told.endswith(f". {cure} another: --runs-dir DIR")
+    assert told.endswith(f". {cure}, or begin a new run elsewhere: --runs-dir DIR")  # this one keeps its place
     assert checkpoint(run)["session"]["steps"] == steps
     assert not list(run.rglob(".*.tmp"))
     assert not RunDirectory(run).is_running()
@@ -495,7 +495,7 @@ def test_files_that_may_not_grow(size: int, run: Path, tmp_path: Path, capsys: C
         told = refused(capsys, "train", "--resume", run.relative_to(tmp_path), "--steps", 3000, "--quiet")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert_a_full_disk_is_survived(told, run, steps, "Raise the limit of file sizes (ulimit -f), or choose")
+    assert_a_full_disk_is_survived(told, run, steps, "Raise the limit of file sizes (ulimit -f)")
     assert a3c_zoo.train(resume=run).reason == "steps"  # there is room again
     assert episodes(run)[-1]["step"] <= checkpoint(run)["session"]["steps"]
 
@@ -520,7 +520,7 @@ def test_a_disk_that_fills_up(trained: Path, tmp_path: Path) -> None:
             assert running.stderr.count("\n") == 1, running.stderr
             running.assert_nothing_left()
         told = running.stderr.removeprefix("Error: ").removesuffix("\n")
-        assert_a_full_disk_is_survived(told, run, steps, "Free space, or choose")
+        assert_a_full_disk_is_survived(told, run, steps, "Free space")
         (place / "filler").unlink()
         assert a3c_zoo.train(resume=run, steps=1000).steps >= 1000
         with Running("train", "cartpole", "--name", "y", folder=tmp_path) as running:
