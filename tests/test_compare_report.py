@@ -595,7 +595,7 @@ def test_environments_that_differ_are_named(ten: Results) -> None:
     (note,) = notes(together([record("sb3-a2c", 6, settings=shared), other]))
     assert note == (
         "cartpole: the runs differ in env.kwargs and env.hide_velocity, so a difference may come from their "
-        "environments; see below."
+        "environments."
     )
 
 

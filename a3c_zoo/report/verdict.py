@@ -112,8 +112,7 @@ def _about_environments(results: Results) -> list[str]:
         differ = [key for key, found in values.items() if len(found) > 1]
         if differ:
             sentences.append(
-                f"{env}: the runs differ in {listed(differ)}, so a difference may come from their environments; see "
-                "below."
+                f"{env}: the runs differ in {listed(differ)}, so a difference may come from their environments."
             )
     return sentences
 
