@@ -154,6 +154,8 @@ def test_links_to_runs_are_followed_and_links_elsewhere_are_not(runs: Path, tmp_
         shutil.copytree(runs / name, tmp_path / "elsewhere" / name)
         (here / name).symlink_to(tmp_path / "elsewhere" / name)
     (here / "back").symlink_to(here)
+    (here / "loop").symlink_to(here / "loop")
+    (here / "again").symlink_to(here / "one")  # the run itself counts
     read, left_out = read_runs([here])
     assert ([each.path.name for each in read], left_out) == (["one", "three", "two"], {})
     assert [each.method for each in told_apart(read)] == ["random", "sb3-a2c", "random"]

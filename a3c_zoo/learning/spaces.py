@@ -365,7 +365,7 @@ def _refuse_other_numbers(array: NDArray[Any], batch: NDArray[Any], wanted: str)
     Frames that were divided by 255 would all be black as uint8.
     """
     if batch.dtype.kind in "biu":
-        if array.dtype != batch.dtype and (array.dtype.kind not in "biu" or not np.array_equal(array, batch)):
+        if array.dtype != batch.dtype and not np.array_equal(array, batch):
             raise ObservationError(f"{wanted}, {batch.dtype}; got other numbers, {array.dtype}")
     elif not np.isfinite(batch).all():
         raise ObservationError(f"{wanted}, of finite numbers")

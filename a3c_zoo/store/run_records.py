@@ -195,7 +195,7 @@ def _their_summary(run: RunRecord) -> RunSummary:
 
 
 def _run_folders(path: Path) -> list[Path]:
-    """All runs and closed folders below `path`, sorted; `path` itself if it is one, or if there is none."""
+    """All runs and closed folders below `path`, sorted, links last; `path` itself if it is one, or if there is none."""
     if _is_run(path):
         return [path]
     runs = []
@@ -209,15 +209,16 @@ def _run_folders(path: Path) -> list[Path]:
                 below, links = _folders_in(folder)
                 waiting += below
                 runs += filter(_is_run, links)  # what lies below a link may lead back
-    return sorted(runs) or [path]
+    return sorted(runs, key=lambda run: (run.is_symlink(), run)) or [path]  # a run and a link to it: the run
 
 
 def _folders_in(folder: Path) -> tuple[list[Path], list[Path]]:
     """The folders in a folder and the links to folders, without rehearsals. Raises OSError."""
     with os.scandir(folder) as entries:
-        below = [entry for entry in entries if entry.is_dir() and not entry.name.startswith(REHEARSAL)]
-    links = [Path(entry.path) for entry in below if entry.is_symlink()]
-    return [Path(entry.path) for entry in below if not entry.is_symlink()], links
+        below = [Path(entry.path) for entry in entries if not entry.name.startswith(REHEARSAL)]
+    # A link may lead nowhere, or to itself: then it is no folder.
+    links = [path for path in below if path.is_symlink() and os.path.isdir(path)]
+    return [path for path in below if not path.is_symlink() and os.path.isdir(path)], links
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:

@@ -51,6 +51,8 @@ LONGEST_IMPORT_S = 0.1
 INSTALLED = {"site-packages", "dist-packages"}
 
 CURE_DATA = '[tool.setuptools.package-data] "*" = ["**/*.yml"] in pyproject.toml'
+#: The files of a trained agent's folder.
+OF_AN_AGENT = ("config.yml", "curve.csv", "meta.json", "outcome.json", "parameters.safetensors")
 CURE_AGENT = CURE_DATA.replace('"**/*.yml"', '"**/*.yml", "**/*.json", "**/*.safetensors", "**/*.csv"')
 
 
@@ -243,7 +245,8 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
         case TrainedEntry():
             directory = directory_of(registry, entry)
             load_from(directory)
-            left_out = _left_out_of_the_wheel(dict.fromkeys(directory.path.iterdir(), entry.package))
+            needed = (directory.path / name for name in OF_AN_AGENT)
+            left_out = _left_out_of_the_wheel(dict.fromkeys(needed, entry.package))
             message = f"the wheel will not hold {', '.join(sorted(left_out))}"
             findings.expect(not left_out, check, message, CURE_AGENT)
         case HookEntry():

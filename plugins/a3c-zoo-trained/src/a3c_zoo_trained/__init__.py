@@ -11,7 +11,7 @@ _SOLVED = (
 _TEN = "RL Zoo's A2C had ten million."
 _FEW = f"Half a million steps are few: {_TEN} The first 100 games of its training gave"
 _MS = "Half a million steps are few: the first 100 games of its training gave 384 points."
-_HOPS = "It still learned: RL Zoo's PPO has 15,627 points after ten million steps. The worst of 100 games gave 500."
+_HOPS = "Below RL Zoo's A2C (3,882), which had ten million steps; its PPO has 15,627. The worst of 100 games gave 500."
 _SLOW = "It still learned: RL Zoo's PPO has 996 points after ten million steps. The worst of 100 games gave 147."
 _UNEVEN = "Just solved (400): five evaluations before gave 391.5 to 398.3. Of 100 games, the worst gave 236."
 _GREEDY = "With greedy actions 16 games gave 14.7 ± 8.1 points, and the worst was lost by 2."
@@ -89,11 +89,12 @@ _AGENTS = (
     ("enduro-a3c", "atari:enduro", "a3c", "after 2.5 million steps", _SLOW),
     ("ms-pacman-a3c", "atari:ms_pacman", "a3c", "after half a million steps", _MS),
 )
-#: Name → how it went on after the command in its meta.json, by hand.
+#: Name → how it went on after the command in its meta.json, by hand, or what the command means today.
 _THEN = {
+    "enduro-a3c": "The set was called `a3c-ppo` then. Today it is the default: leave out `--hyperparams a3c-ppo`.",
     "breakout-a3c": "After 9,991,007 steps it went on in copies whose config.yml had `stop_when_solved: true` and a "
     "longer `schedule_steps`, `a3c-zoo train --resume COPY --steps N` each with the same N: 12,000,000, 15,000,000, "
-    "and 17,500,000."
+    "and 17,500,000.",
 }
 
 
