@@ -375,9 +375,8 @@ def option_cure(
         if first == "{env}" and command not in _TAKE_ENVS:
             continue
         given = value or _placeholder(template)
-        if template.startswith("--init-from") and given.endswith(
-            ".zip"
-        ):  # a model of stable-baselines3 is no run
+        is_sb3s = given.endswith(".zip")  # a model of stable-baselines3 is no run
+        if is_sb3s and template.startswith("--init-from"):
             given = "RUN"
         agent = agent_for(given, agents) or given
         env = f"a3c-zoo {command} {shlex.quote(given)}"

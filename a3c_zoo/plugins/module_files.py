@@ -25,7 +25,7 @@ def cure_in_current_folder(env_name: str, has_hint: bool) -> str:
     """What to type for an unknown environment, by the files of the current folder; "" if they tell nothing.
 
     Args:
-        has_hint: whether another name was found that may be meant. A file that is called like the name is nearer.
+        has_hint: whether another name was found that may be meant. A file with the name is nearer.
     """
     module, colon, _ = env_name.partition(":")
     top = module.partition(".")[0]
@@ -35,14 +35,11 @@ def cure_in_current_folder(env_name: str, has_hint: bool) -> str:
     if not colon and os.path.isfile(file):
         with open_file(Path(file)) as content:
             is_plugin = b"hookimpl" in content.read(MAX_TEXT)
-        return f"{file} here is a plugin: add --plugin {file}" if is_plugin else f"Type: ./{file}"
-    if (
-        colon
-        and not has_hint
-        and not os.path.exists(file)
-        and not os.path.isdir(top)
-        and find_spec(top) is None
-    ):
+        if is_plugin:
+            return f"{file} here is a plugin: add --plugin {file}"
+        return f"Type: ./{file}"
+    is_here = os.path.exists(file) or os.path.isdir(top)
+    if colon and not has_hint and not is_here and find_spec(top) is None:
         return f"There is no module '{top}', and no {file} in this folder"
     return ""
 

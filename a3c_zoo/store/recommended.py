@@ -67,9 +67,13 @@ def choose(run: Run, checkpoint: str | int) -> Choice:
 
 
 def held(run: Run, choice: Choice) -> Choice:
-    """The same choice. The newest checkpoint of a run that still trains is named by its steps: others follow."""
-    known = checkpoint_steps(run) if choice.which == FINAL and run.is_alive else []
-    return replace(choice, which=str(known[-1])) if known else choice
+    """The same choice. While a run trains, its newest checkpoint is named by its steps: others follow."""
+    if choice.which != FINAL or not run.is_alive:
+        return choice
+    known = checkpoint_steps(run)
+    if not known:
+        return choice
+    return replace(choice, which=str(known[-1]))
 
 
 def choose_in_python(run: Run, checkpoint: str | int) -> Choice:

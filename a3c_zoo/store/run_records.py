@@ -215,10 +215,10 @@ def _run_folders(path: Path) -> list[Path]:
 def _folders_in(folder: Path) -> tuple[list[Path], list[Path]]:
     """The folders in a folder and the links to folders, without rehearsals. Raises OSError."""
     with os.scandir(folder) as entries:
-        below = [Path(entry.path) for entry in entries if not entry.name.startswith(REHEARSAL)]
-    # A link may lead nowhere, or to itself: then it is no folder.
-    links = [path for path in below if path.is_symlink() and os.path.isdir(path)]
-    return [path for path in below if not path.is_symlink() and os.path.isdir(path)], links
+        named = [Path(entry.path) for entry in entries if not entry.name.startswith(REHEARSAL)]
+    below = [path for path in named if os.path.isdir(path)]  # no link that leads nowhere, or to itself
+    folders = [path for path in below if not path.is_symlink()]
+    return folders, [path for path in below if path.is_symlink()]
 
 
 def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) -> RunRecord:
