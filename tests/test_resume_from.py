@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -616,3 +617,30 @@ def test_too_many_workers_leave_a_run_as_it_was(serial: bool, tmp_path: Path) ->
 
 def train_on(run: Path, **options: Any) -> Outcome:
     return a3c_zoo.train(resume=run, runs_dir=run.parent, **options)
+
+
+@pytest.mark.parametrize("fault", [ZooError("no memory for the workers"), KeyboardInterrupt()])
+def test_a_start_that_fails_changes_nothing_of_how_the_run_ended(fault: BaseException, tmp_path: Path) -> None:
+    run = train(tmp_path, steps=200).run
+    outcome_file = run / "outcome.json"
+    before = outcome_file.read_bytes()
+    with patch.object(a3c, "run_a3c", side_effect=fault), suppress(ZooError, KeyboardInterrupt):
+        a3c_zoo.train(resume=run, steps=400)
+    assert outcome_file.read_bytes() == before
+    assert a3c_zoo.train(resume=run).steps == 400
+
+
+def test_a_failure_after_the_start_is_how_the_run_ended(tmp_path: Path) -> None:
+    run = train(tmp_path, steps=200).run
+    with patch.object(a3c.A3CWorker, "work", side_effect=ZooError("a fault")), suppress(ZooError):
+        a3c_zoo.train(resume=run, steps=400)
+    assert json.loads((run / "outcome.json").read_text())["reason"] == "error"
+
+
+def test_a_start_that_fails_at_an_earlier_checkpoint_ends_the_run_there(tmp_path: Path) -> None:
+    run = train(tmp_path, steps=200).run
+    earlier = checkpoint_steps(RunDirectory(run))[0]
+    with patch.object(a3c, "run_a3c", side_effect=ZooError("a fault")), suppress(ZooError):
+        a3c_zoo.train(resume=run, steps=400, checkpoint=earlier)
+    content = json.loads((run / "outcome.json").read_text())
+    assert (content["reason"], content["steps"]) == ("error", earlier)

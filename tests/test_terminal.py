@@ -103,6 +103,14 @@ def test_plugins_on_a_narrow_terminal_keep_their_status(tmp_path: Path) -> None:
     assert "narrow terminal: without hooks and import_ms" in lines
 
 
+def test_a_listing_names_the_columns_that_it_leaves_out(tmp_path: Path) -> None:
+    status, text = in_terminal(tmp_path, "list", "hyperparams", variables={"COLUMNS": "72"})
+    assert status == 0
+    header, *lines = plain(text).splitlines()
+    assert header.split() == ["env", "set", "plugin"]
+    assert "narrow terminal: without package" in lines
+
+
 INSIDE = {"loss_policy": -0.012345, "loss_value": 123.456, "entropy": 0.6931, "explained_variance": -0.08333}
 LOOKED_INTO = replace(
     LATER,

@@ -325,11 +325,12 @@ def print_fitted(
     unbroken: str,
     title: str | None = None,
     first_out: Sequence[str] = (),
+    left_out: Sequence[str] = (),
 ) -> None:
     """Prints a table that fits the terminal; long cells are wrapped, mostly between words, except in `unbroken`.
 
     Where columns have no room, those of `first_out` are left out one by one, then the last ones; a line below says
-    which. A cell is a text, or a text and its style.
+    which. A cell is a text, or a text and its style. left_out: the columns that the caller has left out already.
     """
     from rich.console import Console
     from rich.table import Table
@@ -355,8 +356,9 @@ def print_fitted(
     for row in texts:
         table.add_row(*(row[n] for n in shown))
     console.print(table)
-    if left_out := [name for n, name in enumerate(header) if n not in shown]:
-        print_sentences(f"narrow terminal: without {listed(left_out)}")
+    missing = [*(name for n, name in enumerate(header) if n not in shown), *left_out]
+    if missing:
+        print_sentences(f"narrow terminal: without {listed(missing)}")
 
 
 def fitted_widths(columns: Sequence[Sequence[str]], unbroken: int, width: int) -> list[int]:

@@ -290,7 +290,8 @@ def _print_table(what: str, rows: Sequence[Row]) -> None:
             break
     if sys.stdout.isatty():
         first_out = FIRST_OUT if what == "plugins" else ()
-        print_fitted(header, cells, unbroken=header[0], first_out=first_out)
+        left_out = [name for name in choices[0] if name not in header]
+        print_fitted(header, cells, unbroken=header[0], first_out=first_out, left_out=left_out)
     else:
         print_plain(header, cells)
     for row in rows:

@@ -46,7 +46,7 @@ def verdict(results: Results) -> list[str]:
         lines += _about_cost(env, in_env.methods)
     if results.left_out:
         lines.append(
-            f"Left out: {', '.join(results.left_out)}. The reasons are below; the figures are without them."
+            f"Left out: {', '.join(results.left_out)}. The report says why; the figures are without them."
         )
     return [*lines, *_other_notes(results)]
 

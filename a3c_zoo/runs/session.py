@@ -126,6 +126,7 @@ class Session:
     def started(self, snapshot: Snapshot) -> None:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
         self._watch.stop.interrupts = False
+        self.directory.forget_outcome()  # of an earlier session: if this one is killed, it must not seem to be its own
         self._snapshot = snapshot
         self._clock.switch("training")
         self._watch.meter.forget_start()
@@ -384,12 +385,17 @@ class Session:
         )
         outcome = self._with_best(outcome)
         self._publisher.finished(outcome)
-        if reason == "error":
+        has_begun = self._snapshot is not None or not self.is_saved
+        if has_begun or not self.directory.outcome_file.exists():  # otherwise the run is as that session left it
+            self._write_outcome(outcome)
+        self._publisher.hooks.run_end(self._publisher.run, replace(outcome, run=self.directory.home))
+        return outcome
+
+    def _write_outcome(self, outcome: Outcome) -> None:
+        if outcome.reason == "error":
             self.directory.write_outcome(outcome)
         else:
             self._disk.insist(partial(self.directory.write_outcome, outcome), self._watch.stop)
-        self._publisher.hooks.run_end(self._publisher.run, replace(outcome, run=self.directory.home))
-        return outcome
 
     def _with_best(self, outcome: Outcome) -> Outcome:
         """The outcome with what is known of the best policy, and what the run recommends."""

@@ -37,7 +37,6 @@ from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps
 from a3c_zoo.store.directory import (
-    TIMING_FILE,
     RunDirectory,
     disk_errors,
     refuse_place_of_runs,
@@ -371,10 +370,8 @@ def _run_session(
     session = Session(directory, setup, watch, saved)
     for kind, text, trace in events:
         session.event(kind, text, **({"trace": trace} if trace else {}))
-    # The run begins for sure. If it is killed, the outcome of an earlier session must not seem to be its own.
-    with disk_errors(directory.path, "delete files in"):
-        for path in (directory.outcome_file, directory.home / TIMING_FILE):
-            path.unlink(missing_ok=True)
+    if not _ended_there(directory, saved):
+        directory.forget_outcome()
     try:
         with watch.meter.watching():
             outcome = _run_agent(setup, session, watch.stop)
@@ -384,6 +381,18 @@ def _run_session(
         raise
     session.close()
     return outcome
+
+
+def _ended_there(directory: RunDirectory, saved: Checkpoint[RunState] | None) -> bool:
+    """Whether outcome.json tells of the checkpoint with which the run goes on, and of no failure.
+
+    Such an outcome stays until training begins: if the start fails, the run is what it was.
+    """
+    with suppress(RunDirectoryError):  # a damaged one tells nothing
+        outcome = Run(directory.home).outcome
+        if saved and outcome:
+            return outcome.steps == saved.state.steps and outcome.reason != "error"
+    return False
 
 
 def _run_agent(setup: RunSetup, session: Session, stop: StopRequest) -> Outcome:

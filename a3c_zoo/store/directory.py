@@ -165,6 +165,12 @@ class RunDirectory:
         del content["run"]
         write_atomically(self.outcome_file, (json.dumps(content, indent=2) + "\n").encode())
 
+    def forget_outcome(self) -> None:
+        """Deletes outcome.json, and timing.json that is made of it: they must not seem to tell of a later session."""
+        with disk_errors(self.path, "delete files in"):
+            for path in (self.outcome_file, self.home / TIMING_FILE):
+                path.unlink(missing_ok=True)
+
 
 def refuse_place_of_runs(runs_dir: Path, config: Config, name: str | None) -> None:
     """Raises RunDirectoryError, as `RunDirectory.create` does, if no run can be made. Leaves nothing."""
