@@ -13,10 +13,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import a3c_zoo
-from a3c_zoo.cli.common import matching
+from a3c_zoo.cli.common import complete_env, matching
 from a3c_zoo.plugins.builtins import COMMANDS
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import command_line, installed_here
@@ -390,3 +391,10 @@ def test_completion_script_as_documented() -> None:
     assert "a3c-zoo" in run(_A3C_ZOO_COMPLETE="zsh_source").stdout
     (item,) = matching({"maze": "two\nlines", "other": ""}, "m")  # zsh takes a line for an item
     assert (item.value, item.help) == ("maze", "two\\nlines")
+
+
+def test_completion_offers_no_name_that_only_shows_a_form() -> None:
+    command = click.Command("train")
+    names = [item.value for item in complete_env(click.Context(command), click.Option(["--env"]), "gym:")]
+    assert "gym:Acrobot-v1" in names
+    assert not [name for name in names if "my_package" in name]

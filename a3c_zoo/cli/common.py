@@ -22,7 +22,7 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import ZooError, did_you_mean, printable, printable_lines
 from a3c_zoo.plugins.entries import EnvEntry, load_object
 from a3c_zoo.plugins.loading import Selection
-from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.registry import get_registry, whole_examples
 from a3c_zoo.plugins.typed_names import quiet_env_name
 from a3c_zoo.words import listed
 
@@ -112,7 +112,7 @@ def complete_env(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     registry = get_registry()
     described = {entry.name: entry.description for entry in registry.envs.values()}
     for family in registry.families.values():
-        described |= dict.fromkeys(family.examples, family.description)
+        described |= dict.fromkeys(whole_examples(family), family.description)
     return matching(described, incomplete)
 
 
