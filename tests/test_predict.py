@@ -199,6 +199,18 @@ def test_observations_of_other_numbers() -> None:
             as_batch(vector, lacking)
 
 
+def test_parts_with_other_numbers() -> None:
+    parts = {"camera": gymnasium.spaces.Box(0, 255, (3, 4, 4), np.uint8), "speed": gymnasium.spaces.Box(-1, 1, (1,))}
+    spec = observation_spec(gymnasium.spaces.Dict(parts))
+    frame = np.full((3, 4, 4), 51, np.uint8)
+    for right in (frame, frame.astype(np.float32)):
+        assert as_batch(spec, {"camera": right, "speed": [0.5]})[0].sum() == 48 * 51 + 0.5
+    with pytest.raises(ObservationError, match="part camera of an observation has whole numbers; got others, float64"):
+        as_batch(spec, {"camera": frame / 255, "speed": [0.5]})
+    with pytest.raises(ObservationError, match="numbers that are not finite"):
+        as_batch(spec, {"camera": frame, "speed": [np.nan]})
+
+
 def test_no_observations_of_whole_numbers() -> None:
     batch, is_single = as_batch(observation_spec(gymnasium.spaces.MultiDiscrete([2, 3])), np.zeros((0, 2), int))
     assert (batch.shape, is_single) == ((0, 5), False)

@@ -371,6 +371,19 @@ def _refuse_other_numbers(array: NDArray[Any], batch: NDArray[Any], wanted: str)
         raise ObservationError(f"{wanted}, of finite numbers")
 
 
+def _refuse_other_parts(leaves: Sequence[Leaf], observation: Any, vectors: NDArray[np.float32]) -> None:
+    """Raises ObservationError for an image that was divided by 255, and for numbers that are not finite."""
+    if not np.isfinite(vectors).all():
+        raise ObservationError("an observation has numbers that are not finite")
+    for leaf in leaves:
+        if not leaf.is_image:
+            continue
+        array = leaf.of(observation)
+        if array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
+            part = "/".join(map(str, leaf.path))
+            raise ObservationError(f"part {part} of an observation has whole numbers; got others, {array.dtype}")
+
+
 def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], bool]:
     """Returns observations as `[N, *spec.shape]`, and whether it was a single observation (then N is 1).
 
@@ -378,7 +391,9 @@ def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], boo
         ObservationError: the observation has another shape, or is no array.
     """
     if spec.leaves:
-        return spec.flatten(observation)
+        vectors, is_single = spec.flatten(observation)
+        _refuse_other_parts(spec.leaves, observation, vectors)
+        return vectors, is_single
     given = spec.given_shape
     wanted = f"an observation has shape {list(given)}, several {['N', *given]}".replace("'", "")
     if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
