@@ -126,7 +126,8 @@ def _make(
 ) -> Any:
     if entry.factory is None:
         return _make_registered(entry, num_envs, kwargs, wrappers, is_drawn)
-    if wrappers:
+    is_of_function = entry.factory == function_env.FACTORY
+    if wrappers and not is_of_function:
         raise ConfigError(
             f"env.wrappers: '{wrappers[0].path}' wraps single environments, and the factory of environment "
             f"'{entry.name}' makes them all as one; a subclass of gymnasium.vector.VectorWrapper can wrap them"
@@ -136,8 +137,12 @@ def _make(
         raise ZooError(
             f"environment '{entry.name}' cannot be drawn: its factory has no parameter render_mode"
         )
-    if is_drawn and entry.factory == function_env.FACTORY:
+    if is_drawn and is_of_function:
         _refuse_without_render_mode(entry, function_env.loaded(entry.kwargs["function"]))
+    if wrappers:
+        arguments = dict(kwargs)
+        make_one = function_env.maker(arguments.pop("function"), arguments)
+        return function_env.made_together(lambda: wrap_all(make_one(), wrappers), num_envs)
     return factory(num_envs, seed, **kwargs)
 
 

@@ -106,8 +106,15 @@ def make(
     """The factory of `EnvEntry`. kwargs: the arguments of the function."""
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
+    return made_together(maker(function, kwargs), num_envs)
+
+
+def maker(
+    function: ImportString | CarriedFunction, kwargs: Mapping[str, Any]
+) -> Callable[[], gymnasium.Env[Any, Any]]:
+    """What makes one environment after the other. kwargs: the arguments of the function."""
     make_one = loaded(function)
-    return made_together(lambda: make_one(**deepcopy(kwargs)), num_envs)  # an environment may change its own
+    return lambda: make_one(**deepcopy(dict(kwargs)))  # an environment may change its own
 
 
 def made_together(make_one: Callable[[], gymnasium.Env[Any, Any]], num_envs: int) -> SyncVectorEnv:
