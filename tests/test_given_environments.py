@@ -23,7 +23,7 @@ from a3c_zoo import EnvEntry
 from a3c_zoo.errors import PluginError, ZooError
 from a3c_zoo.learning.function_env import entry_of, make
 from a3c_zoo.plugins.registry import get_registry
-from tests.toys_runs import environ
+from tests.toys_runs import environ, episodes
 from tests.waits import LIMIT_S
 
 QUICK = {"run.stop_when_solved": False, "run.evaluation_episodes": 1}
@@ -392,3 +392,11 @@ def test_each_environment_has_arguments_of_its_own() -> None:
     env.reset(seed=0)
     assert [env.step(np.zeros(3, np.int64))[1].tolist() for _ in range(2)] == [[1, 1, 1], [2, 2, 2]]
     env.close()
+
+
+def test_wrappers_of_single_environments_fit(tmp_path: Path) -> None:
+    wrappers = [{"gymnasium.wrappers:TimeLimit": {"max_episode_steps": 7}}]
+    outcome = a3c_zoo.train(
+        CartPoleEnv, serial=True, steps=200, runs_dir=tmp_path, overrides={"env.wrappers": wrappers}
+    )
+    assert max(row["l"] for row in episodes(outcome.run)) == 7

@@ -78,6 +78,32 @@ class NoReward(Room):
     def reward(self):
         return None
 
+class Three(Room):
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32)
+
+class Several(Room):
+    def reward(self):
+        return np.ones(2)
+
+class Starts(Room):
+    observation_space = gym.spaces.Discrete(3, start=1)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 1, {}
+    def step(self, action):
+        return 1, *super().step(action)[1:]
+
+class Nested(Room):
+    observation_space = gym.spaces.Dict({"a": gym.spaces.Dict({"b": gym.spaces.Box(-1, 1, (2,), np.float32)})})
+    def reset(self, *, seed=None, options=None):
+        return {"a": {"b": super().reset(seed=seed)[0]}}, {}
+    def step(self, action):
+        observation, *rest = super().step(action)
+        return {"a": {"b": observation}}, *rest
+
 class Huge(Room):
     def reward(self):
         return np.float64(1e39)
@@ -91,7 +117,7 @@ class Wrapped(gym.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, reward, terminated, truncated, info
 
-for each in (Four, NoOptions, NoSeed, Alone, NoInfo, NoReward, Huge, Broken):
+for each in (Four, NoOptions, NoSeed, Alone, Three, NoInfo, NoReward, Several, Starts, Nested, Huge, Broken):
     register(f"{each.__name__}-v0", entry_point=each, max_episode_steps=100)
     register(f"{each.__name__}Bare-v0", entry_point=each, order_enforce=False, disable_env_checker=True)
 """
@@ -105,6 +131,8 @@ MESSAGES = {
     "NoSeed": f"has a reset() that does not take 'seed': {OLD} be reset(*, seed=None, options=None)",
     "Alone": "returned a wrong result of reset(), which must be (observation, info): ",
     "NoInfo": f"returned a wrong result of step(), {STEP}: ",
+    "Three": "returned a wrong result of reset(), which must be (observation, info): ",
+    "Several": f"returned a wrong result of step(), {STEP}: ",
     "NoReward": "returned the reward None: does its step() forget to return a number?",
     "Huge": "returned a reward that is not finite in float32 (1e+39; environment ",
 }
@@ -163,10 +191,28 @@ def test_it_is_one_line_wherever_wrappers_stand(
         assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {MESSAGES['Four']}")
 
 
-@pytest.mark.parametrize("name", ["NoInfoBare", "NoInfo", "NoReward", "NoSeed"])
+@pytest.mark.parametrize("name", ["NoInfoBare", "NoInfo", "NoReward", "NoSeed", "Several", "Three", "Alone"])
 def test_it_is_one_line_with_stable_baselines3(name: str, rooms: Path, capfd: pytest.CaptureFixture[str]) -> None:
     line = line_here(capfd, "train", f"gym:rooms:{name}-v0", "--steps", "200", "--agent", "sb3-a2c")
     assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {MESSAGES[name.removesuffix('Bare')]}")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("Starts", "Discrete, which begins with 1 and not with 0"),
+        ("Nested", "Dict within its Dict, at 'a'"),
+    ],
+)
+def test_observations_that_stable_baselines3_does_not_take(
+    name: str, what: str, rooms: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train = ("train", f"gym:rooms:{name}-v0", "--steps", "50", "--agent", "sb3-a2c", "-o", "agent.vec_env=dummy")
+    line = line_here(capfd, *train)
+    told = f"has observations that stable-baselines3 does not take: {what}. To make one array of them: "
+    assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {told}")
+    cure = line.partition(told)[2].split()[:2]
+    assert command_line(*train, *cure, "-o", "agent.torch_threads=1") == 0
 
 
 @pytest.mark.usefixtures("checked_here")

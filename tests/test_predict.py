@@ -200,7 +200,10 @@ def test_observations_of_other_numbers() -> None:
 
 
 def test_parts_with_other_numbers() -> None:
-    parts = {"camera": gymnasium.spaces.Box(0, 255, (3, 4, 4), np.uint8), "speed": gymnasium.spaces.Box(-1, 1, (1,))}
+    parts: dict[str, gymnasium.Space[Any]] = {
+        "camera": gymnasium.spaces.Box(0, 255, (3, 4, 4), np.uint8),
+        "speed": gymnasium.spaces.Box(-1, 1, (1,)),
+    }
     spec = observation_spec(gymnasium.spaces.Dict(parts))
     frame = np.full((3, 4, 4), 51, np.uint8)
     for right in (frame, frame.astype(np.float32)):

@@ -197,3 +197,15 @@ def test_a_strangers_run_chooses_no_import(tmp_path: Path, monkeypatch: pytest.M
     assert "evilmod" not in sys.modules
     assert evaluate("inbox/x", episodes=1, trust=True).episodes == 1
     del sys.modules["evilmod"]
+
+
+def test_lists_become_tuples_where_a_wrapper_takes_nothing_else() -> None:
+    """YAML has no tuples."""
+    env = make("gym:CartPole-v1", {"gymnasium.wrappers:ReshapeObservation": {"shape": [2, 2]}})
+    assert env.single_observation_space.shape == (2, 2)
+    env.close()
+
+
+def test_lists_stay_lists_where_a_wrapper_takes_them() -> None:
+    env = make("gym:CartPole-v1", {"tests.test_wrappers:Grows": {"taken": []}})
+    assert lengths_and_rewards(env)[1] == 1.0

@@ -25,7 +25,14 @@ from a3c_zoo.config import NEVER, Config
 from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import EnvironmentContractError, ZooError, type_and_message
 from a3c_zoo.learning.action_masks import masks_refused
-from a3c_zoo.learning.contract import NO_REWARD, PROMISES, raise_misfit, wrong_observation
+from a3c_zoo.learning.contract import (
+    NO_REWARD,
+    PROMISES,
+    broken_promise,
+    is_taken_apart,
+    raise_misfit,
+    wrong_observation,
+)
 from a3c_zoo.learning.environments import faults_of
 from a3c_zoo.learning.memory_check import SizeLimit, check_fits, check_memory
 from a3c_zoo.learning.observed_masks import holds_masks
@@ -62,6 +69,7 @@ from a3c_zoo.baselines.sb3_model import (
     saved_state,
     with_small_buffers,
 )
+from a3c_zoo.baselines.sb3_observations import refuse_numbers
 from a3c_zoo.runs.sb3_tags import METRICS
 
 
@@ -70,10 +78,19 @@ class RunOverError(Exception):
 
 
 def refuse_masks(env: VecEnv, context: RunContext) -> None:
-    """Raises ConfigError if an environment that was reset gives action masks, which SB3's algorithms do not take."""
+    """Refuses an environment that was reset and gives action masks, which SB3's algorithms do not take.
+
+    Raises:
+        ConfigError: it gives masks.
+        EnvironmentContractError: an info is no dictionary, as of an observation of two numbers without an info.
+    """
     base = env.unwrapped
     gives = getattr(base, "gives_masks", None)  # of the zoo's stack
     if gives is None:
+        for info in base.reset_infos:
+            if not isinstance(info, dict):
+                what = f"a wrong result of reset(), which must be {PROMISES['reset']}: info is {type(info).__name__}"
+                raise EnvironmentContractError(f"environment '{context.entry.name}' returned {what}")
         gives = any("action_mask" in info for info in base.reset_infos) or base.has_attr("action_masks")
         gives |= holds_masks(base.observation_space, base.action_space)
     if gives and context.config.env.action_masks:
@@ -193,7 +210,11 @@ def run(context: RunContext) -> None:
     else:
         seed = config.run.seed % 2**32
     _check_spaces(entry, config, context.supported_spaces)
-    computing = decide(context)
+    try:
+        computing = decide(context)
+    except Exception as error:
+        _raise_broken_contract(error, entry)
+        raise
     with torch_threads(computing.threads):  # initial weights depend on the number, too
         env = make_stack(entry, config, config.env.num_envs, seed, computing.vec_env)
         try:
@@ -229,14 +250,20 @@ def _raise_broken_contract(error: BaseException, entry: EnvEntry) -> None:
     name = entry.name
     if isinstance(error, (EOFError, ConnectionError)):
         raise process_ended(entry) from error
-    if isinstance(error, Exception):
-        raise_misfit(error, name)
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    if not isinstance(error, Exception):
+        return
+    raise_misfit(error, name)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if frames[-1].f_code is DummyVecEnv.reset.__code__ and is_taken_apart(error):
+        raise EnvironmentContractError(f"environment '{name}' {broken_promise('reset', error)}") from error
+    for frame in frames:
         if frame.f_code is DummyVecEnv.step_wait.__code__ and None in frame.f_locals["self"].buf_infos:
             what = f"a wrong result of step(), which must be {PROMISES['step']}: info is None"
             raise EnvironmentContractError(f"environment '{name}' returned {what}") from error
         if frame.f_code is Monitor.step.__code__ and frame.f_locals.get("reward", 0) is None:
             raise EnvironmentContractError(NO_REWARD.format(name=name)) from error
+        if frame.f_code is Monitor.step.__code__ and np.ndim(frame.f_locals.get("reward", 0)):
+            raise EnvironmentContractError(f"environment '{name}' {broken_promise('step', error)}") from error
         if frame.f_code is DummyVecEnv._save_obs.__code__:
             space = frame.f_locals["self"].observation_space
             if text := wrong_observation(space, [frame.f_locals["obs"]]):
@@ -259,6 +286,7 @@ def _check_spaces(entry: EnvEntry, config: Config, supported: Sequence[str]) -> 
     with faults_of(entry, "closed"):
         env.close()
     check_supported(env.action_space, supported, config.agent_name, entry.name)
+    refuse_numbers(space, entry.name)
     if not isinstance(space, spaces.Box):
         return
     spec = observation_spec(space)

@@ -31,6 +31,7 @@ from stable_baselines3.common.vec_env import (
 from a3c_zoo.baselines.baseline_configs import SB3A2CConfig, SB3Config
 from a3c_zoo.baselines.computing import VecEnvName
 from a3c_zoo.baselines.env_process import MadeInProcess, in_processes
+from a3c_zoo.baselines.sb3_observations import refuse_forms
 from a3c_zoo.baselines.vec_env import make_zoo_vec_env
 from a3c_zoo.config import Config, EnvConfig
 from a3c_zoo.cures import install_needed
@@ -145,6 +146,7 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_en
     # some environments refuse.
     def make(**kwargs: Any) -> Env[Any, Any]:
         wrapped: Env[Any, Any] = wrap_all(gymnasium.make(env_id, **kwargs), wrappers)
+        refuse_forms(wrapped.observation_space, entry.name)
         return wrapped
 
     made: Any = make

@@ -33,8 +33,10 @@ PROMISES = {
 STEPS_TO_LOOK = 100
 NO_REWARD = "environment '{name}' returned the reward None: does its step() forget to return a number?"
 OLD_API = "this is the API of Gym before 0.26"
-#: Part of NumPy's message where an array is put in the place of a number.
-SEVERAL_REWARDS = "setting an array element with a sequence"
+#: Parts of NumPy's messages where an array is put in the place of a number.
+SEVERAL_REWARDS = re.compile(
+    r"setting an array element with a sequence|arrays can be converted to Python scalars"
+)
 PACKAGES_PAGE = "see docs/how-to/use-an-environment-of-others.md"
 #: Messages of Python where a method does not take its arguments, or its result has another number of parts.
 TAKEN_APART = re.compile(r"values to unpack|cannot unpack|unexpected keyword argument")
@@ -217,7 +219,7 @@ def misfit(error: Exception) -> str | None:
     method = _method_called(error, frames)
     if method is None:
         return None
-    return _broken_promise(method, error)
+    return broken_promise(method, error)
 
 
 def _module(frame: FrameType) -> str:
@@ -245,9 +247,14 @@ def _method_called(error: Exception, frames: Sequence[FrameType]) -> str | None:
         if names and last.f_locals.get("info", line) is None:
             return names[-1]
         called = next((name for name in ("reset", "step") if f"{name}(" in line), None)
-        if isinstance(error, ValueError | TypeError) and TAKEN_APART.search(str(error)):
+        if is_taken_apart(error):
             return called
     return None
+
+
+def is_taken_apart(error: Exception) -> bool:
+    """Whether an error is Python's about arguments that a method does not take, or a result of other parts."""
+    return isinstance(error, ValueError | TypeError) and bool(TAKEN_APART.search(str(error)))
 
 
 def _passes_on(frame: FrameType) -> bool:
@@ -258,7 +265,8 @@ def _passes_on(frame: FrameType) -> bool:
     return isinstance(frame.f_locals.get("self"), gymnasium.Wrapper | VectorWrapper)
 
 
-def _broken_promise(method: str, error: Exception) -> str:
+def broken_promise(method: str, error: Exception) -> str:
+    """How a result of `reset` or `step` is not what it must be: "returned …" or "has …"."""
     text = " ".join(str(error).split())
     if unknown := re.search(r"unexpected keyword argument '(\w+)'", text):
         cure = "It must be reset(*, seed=None, options=None)"
@@ -269,10 +277,11 @@ def _broken_promise(method: str, error: Exception) -> str:
         line = text
     else:
         line = type_and_message(error)
-    cure = ""
-    if SEVERAL_REWARDS in text:
-        cure = f" If the reward is several numbers, a wrapper must make one of them: {PACKAGES_PAGE}"
-    return f"returned a wrong result of {method}(), which must be {PROMISES[method]}: {line}{cure}"
+    returned = f"returned a wrong result of {method}(), which must be {PROMISES[method]}: {line}"
+    if SEVERAL_REWARDS.search(text):
+        cure = f"If the reward is several numbers, a wrapper must make one of them: {PACKAGES_PAGE}"
+        return f"{returned.rstrip('.')}. {cure}"
+    return returned
 
 
 def wrong_observation(space: spaces.Space[Any], observations: Sequence[Any]) -> str | None:

@@ -381,7 +381,9 @@ def _refuse_other_parts(leaves: Sequence[Leaf], observation: Any, vectors: NDArr
         array = leaf.of(observation)
         if array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
             part = "/".join(map(str, leaf.path))
-            raise ObservationError(f"part {part} of an observation has whole numbers; got others, {array.dtype}")
+            raise ObservationError(
+                f"part {part} of an observation has whole numbers; got others, {array.dtype}"
+            )
 
 
 def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], bool]:

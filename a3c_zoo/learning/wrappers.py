@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -49,8 +51,9 @@ class Wrapper:
         Raises:
             ConfigError: the wrapper does not fit the environment, or returns something else.
         """
+        arguments = _with_tuples(self.call, deepcopy(self.arguments))  # a wrapper may change its own
         try:
-            wrapped = self.call(env, **deepcopy(self.arguments))  # a wrapper may change its own
+            wrapped = self.call(env, **arguments)
         except Exception as error:
             env.close()
             raise ConfigError(f"env.wrappers: '{self.path}' fails: {type_and_message(error)}") from error
@@ -60,6 +63,24 @@ class Wrapper:
                 f"env.wrappers: '{self.path}' returns {type(wrapped).__name__}, which is no environment"
             )
         return wrapped
+
+
+def _with_tuples(call: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with tuples in place of lists where a parameter's annotation has a tuple and no list.
+
+    YAML has no tuples, and Gymnasium's ResizeObservation takes nothing else.
+    """
+    try:
+        parameters = inspect.signature(call).parameters
+    except (TypeError, ValueError):  # calling it tells
+        return arguments
+    for name, value in arguments.items():
+        if not isinstance(value, list) or name not in parameters:
+            continue
+        annotation = str(parameters[name].annotation).lower()
+        if re.search(r"\btuple\b", annotation) and not re.search(r"\b(list|sequence|iterable)\b", annotation):
+            arguments[name] = tuple(value)
+    return arguments
 
 
 def load_wrappers(config: EnvConfig) -> list[Wrapper]:

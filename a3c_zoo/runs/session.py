@@ -386,7 +386,8 @@ class Session:
         outcome = self._with_best(outcome)
         self._publisher.finished(outcome)
         has_begun = self._snapshot is not None or not self.is_saved
-        if has_begun or not self.directory.outcome_file.exists():  # otherwise the run is as that session left it
+        # Otherwise the run is as the earlier session has left it.
+        if has_begun or not self.directory.outcome_file.exists():
             self._write_outcome(outcome)
         self._publisher.hooks.run_end(self._publisher.run, replace(outcome, run=self.directory.home))
         return outcome

@@ -29,7 +29,16 @@ def test_the_entry_point_names_the_plugin() -> None:
 
 def test_the_sets_are_in_the_package() -> None:
     (entry,) = zoo_hyperparams()
-    assert (resources.files(entry.package) / "minigrid" / "a3c.yml").is_file()
+    folder = resources.files(entry.package) / "minigrid"
+    names = [file.name for file in folder.iterdir() if file.name.endswith(".yml")]
+    assert sorted(names) == ["a3c.yml", "random.yml", "sb3-a2c.yml", "sb3-ppo.yml"]
+
+
+def test_baselines_see_what_the_agent_sees() -> None:
+    (entry,) = zoo_hyperparams()
+    for file in (resources.files(entry.package) / "minigrid").iterdir():
+        if file.name.endswith(".yml"):
+            assert "  wrappers: [minigrid.wrappers:ImgObsWrapper]" in file.read_text().splitlines()
 
 
 def test_listing_imports_nothing_heavy() -> None:
