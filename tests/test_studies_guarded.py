@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,8 @@ import pytest
 from a3c_zoo.config.search import SearchedKey, search_space
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.testing import plugin_distribution
+from a3c_zoo.tuning import tune as tuning
 from a3c_zoo.tuning.racing import Race, TuningWatcher
 from a3c_zoo.tuning.storages import open_storage, storage_errors
 from a3c_zoo.tuning.studies import RUNS, SETTINGS, TuningStudy, list_studies
@@ -140,6 +143,68 @@ def test_a_study_of_a_named_storage_imports_nothing(
         f"the study would import what {named} names. If you trust it, type --study mine with its"
         in capsys.readouterr().err
     )
+
+
+@pytest.fixture
+def hooks(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A plugin with the run hooks `early-stop`, and `logger`, which every run has."""
+    source = "from dataclasses import replace\nfrom a3c_zoo import hookimpl\n"
+    source += "from tests.test_hook_entries import LOGGER, STOP\n@hookimpl\ndef zoo_hooks():\n"
+    source += "    return [STOP, replace(LOGGER, on_by_default=True)]\n"
+    monkeypatch.syspath_prepend(plugin_distribution(place / "installed", "two-hooks", source))
+    get_registry.cache_clear()
+    yield
+    get_registry.cache_clear()
+
+
+@pytest.mark.usefixtures("hooks")
+@pytest.mark.parametrize(
+    ("text", "file", "named"),
+    [
+        ("plugins.early-stop.patience=3", "", "plugins.early-stop"),
+        (" plugins.early-stop.enabled =true", "", "plugins.early-stop"),
+        ("plugins.logger.patience=3", "", "plugins.logger"),
+        ("agent.gamma=0.9", "plugins: {early-stop: {patience: 3}}", "plugins.early-stop"),
+        ("agent.gamma=0.9", "plugins: {early-stop: {}}", "plugins.early-stop"),
+    ],
+)
+def test_a_study_of_a_named_storage_chooses_no_run_hook(
+    text: str, file: str, named: str, study: TuningStudy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its settings may be an address to which metrics go. Who trusts it types them."""
+    hyperparams = "theirs.yml" if file else None
+    Path("theirs.yml").write_text(file)
+    given = {"seeds": 1, "episodes": 1, "sampler": "tpe", "pruner": "halving"}
+    made = make_settings("cartpole", None, hyperparams, [text], 480, **given)
+    TuningStudy("theirs", "theirs.jsonl", Path("runs"), made)
+    storage = ["--storage", "theirs.jsonl"]
+    assert command_line("tune", "--resume", "theirs", *storage, "--yes") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"Error: --storage theirs.jsonl: the study would choose run hooks and their settings ({named}). If you trust "
+        "it, type --study theirs with its environment and options, in place of --resume"
+    )
+    words = [
+        "--steps",
+        480,
+        "--seeds",
+        1,
+        "--episodes",
+        1,
+        "-o",
+        text,
+        *(["--hyperparams", "theirs.yml"] if file else []),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "rehearse", lambda *_: {})
+        assert command_line("tune", "cartpole", "--study", "theirs", *storage, *words) == 2
+    assert "the trials of study 'theirs' must be trained" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("hooks")
+def test_run_hooks_that_every_run_has_are_no_choice_of_a_study(study: TuningStudy) -> None:
+    assert "logger" in study.settings.config["plugins"]
+    study.refuse_strangers()
 
 
 def test_a_study_that_another_program_made_to_minimize() -> None:

@@ -134,7 +134,7 @@ def command(
         _refuse_beside_resume()
         resumed = TuningStudy(study := valid_name(resume, "--resume", MOST_BYTES), storage, runs_dir)
         if storage is not None:
-            resumed.refuse_modules()
+            resumed.refuse_strangers()
         kept = resumed.settings
         made = {name: getattr(kept, name) for name in KEPT} | {
             "pruner": "halving" if len(kept.rungs) > 1 else "none"

@@ -37,7 +37,7 @@ from a3c_zoo.tuning.choices import MOST_SEEDS
 from a3c_zoo.tuning.contenders import Contender, ranked, sound
 from a3c_zoo.tuning.racing import TUNING_SEEDS, TuningWatcher, method_of
 from a3c_zoo.tuning.storages import STUDIES_DIR
-from a3c_zoo.tuning.studies import StudySettings, TuningStudy
+from a3c_zoo.tuning.studies import StudySettings, TuningStudy, resolve_settings
 from a3c_zoo.version import __version__
 from a3c_zoo.words import counted, listed, return_text
 
@@ -280,14 +280,7 @@ def set_of(config: Config) -> dict[str, dict[str, Any]]:
 
 def options_beside_set(settings: StudySettings) -> list[str]:
     """The values of a study's `-o` that `set_of` leaves out, as `KEY=VALUE`: they are to be given again."""
-    registry = get_registry()
-    config = resolve_config(
-        registry,
-        registry.env(settings.env),
-        registry.agent(settings.agent),
-        hyperparams=settings.hyperparams,
-        overrides=settings.overrides,
-    )
+    config = resolve_settings(settings)
     kept = {f"{section}.{key}" for section, values in set_of(config).items() for key in values}
     rows = [row for row in describe(config) if row.source == "-o" and row.key not in kept]
     return [f"{row.key}={yaml.display(row.value, 0)}" for row in rows]

@@ -27,12 +27,15 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
 
+from a3c_zoo.config import Config
+from a3c_zoo.config.models import PLUGINS
 from a3c_zoo.config.search import SearchedKey
+from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.config.yaml import display
 from a3c_zoo.engines.shared_folder import LOCKS_DIR
 from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.files import valid_name
-from a3c_zoo.plugins.registry import imported_by
+from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.tuning.contenders import REDUCTION, Contender, sound
 from a3c_zoo.tuning.storages import (
@@ -99,6 +102,28 @@ class StudySettings:
     space: dict[str, Any]
 
 
+def resolve_settings(settings: StudySettings) -> Config:
+    """The configuration with which the search begins, each value with its source."""
+    registry = get_registry()
+    return resolve_config(
+        registry,
+        registry.env(settings.env),
+        registry.agent(settings.agent),
+        hyperparams=settings.hyperparams,
+        overrides=settings.overrides,
+    )
+
+
+def _chosen_hooks(config: Config) -> list[str]:
+    """Run hooks whose settings, or the hooks themselves, come from a set, a file or an option."""
+    hooks = get_registry().hooks
+    return [
+        f"{PLUGINS}.{name}"
+        for name, section in config.plugins.items()
+        if section.model_fields_set or not hooks[name].on_by_default
+    ]
+
+
 class TuningStudy:
     """A study in its storage, seen from a folder of runs. Its errors are those that `storage_errors` knows.
 
@@ -150,16 +175,24 @@ class TuningStudy:
                 text = f"study '{self.name}' ({self.where}) is damaged: {what}, which it does not search"
                 raise ZooError(f"{text}; name another")
 
-    def refuse_modules(self) -> None:
-        """Raises ZooError if its environment or a wrapper is a module to import: a stranger may have named it."""
+    def refuse_strangers(self) -> None:
+        """Raises ZooError if going on would do more than train: a stranger may have made the study.
+
+        That is to import a module as its environment or as a wrapper, or to have run hooks with settings of the study.
+        """
         named = [self.settings.env] if imported_by(self.settings.env) else []
         for text in self.settings.overrides:
             if text.partition("=")[0].strip().rpartition(".")[2] == "wrappers":
                 named.append(f"-o {text}")
         if named:
-            what = f"--storage {self.where}: the study would import what {listed(named)} names"
-            cure = f"--study {self.name} with its environment and options, in place of --resume"
-            raise ZooError(f"{what}. If you trust it, type {cure}")
+            raise self._needs_trust(f"import what {listed(named)} names")
+        hooks = _chosen_hooks(resolve_settings(self.settings))
+        if hooks:  # such as one that sends metrics to an address
+            raise self._needs_trust(f"choose run hooks and their settings ({', '.join(hooks)})")
+
+    def _needs_trust(self, what: str) -> ZooError:
+        cure = f"--study {self.name} with its environment and options, in place of --resume"
+        return ZooError(f"--storage {self.where}: the study would {what}. If you trust it, type {cure}")
 
     def _refuse_others(self, wanted: StudySettings) -> None:
         for key, mine in asdict(wanted).items():
