@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast, get_args, get_type_hints
 
 import optuna
 import pytest
@@ -18,9 +18,19 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.testing import plugin_distribution
 from a3c_zoo.tuning import tune as tuning
+from a3c_zoo.tuning.choices import SAMPLERS
 from a3c_zoo.tuning.racing import Race, TuningWatcher
 from a3c_zoo.tuning.storages import open_storage, storage_errors
-from a3c_zoo.tuning.studies import RUNS, SETTINGS, TuningStudy, list_studies
+from a3c_zoo.tuning.studies import (
+    OPTIONS,
+    RESULT,
+    RUNS,
+    SEARCHED,
+    SETTINGS,
+    StudySettings,
+    TuningStudy,
+    list_studies,
+)
 from a3c_zoo.tuning.tune import _has_ended, make_settings
 from tests.toys_runs import command_line
 
@@ -205,6 +215,79 @@ def test_a_study_of_a_named_storage_chooses_no_run_hook(
 def test_run_hooks_that_every_run_has_are_no_choice_of_a_study(study: TuningStudy) -> None:
     assert "logger" in study.settings.config["plugins"]
     study.refuse_strangers()
+
+
+#: What a study keeps when it has ended.
+END: dict[str, Any] = {"study": "mine", "env": "cartpole", "agent": "a3c", "trial": 0, "values": {"agent.gamma": "0.9"}}
+END |= {"choice": {"0": 5.0}, "file": "best.yml", "options": [], "report": "out", "verdict": [], "failed": []}
+END |= {"not_shown_better_than": [], "trials": 30, "wanted": 30, "timeout": None, "first_seed": 12_000_001}
+END |= {"final_seeds": 7}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (OPTIONS, "abc"),
+        (OPTIONS, {"foo": 1}),
+        *((OPTIONS, {"trials": 3, "timeout": None, "final_seeds": 2} | wrong) for wrong in (
+            {"trials": "x"}, {"trials": 0}, {"trials": 10_001}, {"timeout": -1.0}, {"timeout": math.nan},
+            {"final_seeds": 0}, {"final_seeds": 1_001},
+        )),
+        (SEARCHED, {"trials": "q"}),
+        (SEARCHED, {"trials": 30, "wanted": 30, "timeout": None, "first_seed": -1}),
+        (RESULT, {"trials": 4}),
+        (RESULT, ["x"]),
+        (RESULT, END | {"options": 3}),
+        (RESULT, END | {"file": None}),
+    ],
+)  # fmt: skip
+def test_a_study_that_keeps_what_no_study_keeps(
+    key: str, value: Any, study: TuningStudy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tuning, "rehearse", lambda *_: {})
+    study.keep(key, value)
+    assert command_line("tune", "--resume", "mine") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    what = f"is damaged: '{key}' has other values than a study keeps; name another"
+    assert line == f"Error: study 'mine' ({JOURNAL}) {what}"
+    (row,) = list_studies()
+    assert row["state"] == ("damaged" if key == RESULT else "open")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"sampler": "zzz"}, {"seeds": 0}, {"seeds": 1_001}, {"episodes": -1}, {"episodes": 10_001}, {"steps": 0}]
+)
+def test_settings_that_the_command_line_refuses(wrong: dict[str, Any], study: TuningStudy) -> None:
+    study.keep(SETTINGS, asdict(study.settings) | wrong)
+    with pytest.raises(ZooError, match=r"is not one of a3c-zoo tune, or of another version; name another$"):
+        TuningStudy("mine", None, Path("runs"))
+
+
+def test_samplers_of_the_command_line_are_those_of_a_study() -> None:
+    assert get_args(get_type_hints(StudySettings)["sampler"]) == SAMPLERS
+
+
+def test_only_three_options_come_from_a_study(
+    study: TuningStudy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An engine and its address, which a stranger chose, would get the trainings."""
+    monkeypatch.setattr(tuning, "rehearse", lambda *_: {})
+    others = {"engine": "ray", "address": "10.0.0.1:6379", "engine_option": ["x=1"], "out": "/elsewhere", "yes": True}
+    study.keep(OPTIONS, {"trials": 3, "timeout": 60.0, "final_seeds": 2} | others)
+    assert study.attribute(OPTIONS) == {"trials": 3, "timeout": 60.0, "final_seeds": 2}
+    told: list[Any] = []
+    monkeypatch.setattr("a3c_zoo.cli.tune.chosen_engine", lambda options: told.append(dict(options)) or _raise())
+    assert command_line("tune", "--resume", "mine", "--final-seeds", 4) == 2
+    assert "no engine here" in capsys.readouterr().err
+    (options,) = told
+    assert (options["engine"], options["address"], options["engine_option"]) == ("local", None, ())
+    assert (options["trials"], options["timeout"], options["final_seeds"]) == (3, 60.0, 4)
+    assert options["out"] is None
+    assert len(options) == 7
+
+
+def _raise() -> NoReturn:
+    raise ZooError("no engine here")
 
 
 def test_a_study_that_another_program_made_to_minimize() -> None:

@@ -931,7 +931,7 @@ def test_more_time_goes_on_with_a_search_that_the_time_has_ended(folder: Path, m
 
     def play(study: TuningStudy, seeds: FinaleSeeds, *_: object) -> dict[str, Any]:
         finales.append(seeds)
-        return {"found": [each.rank[0] for each in study.contenders()]}
+        return ENDED | {"choice": {str(each.number): each.rank[0] for each in study.contenders()}}
 
     monkeypatch.setattr(tuning, "play_finale", play)
     study = TuningStudy("timed", None, Path("runs"), settings(hyperparams="s.yml"))
@@ -940,7 +940,7 @@ def test_more_time_goes_on_with_a_search_that_the_time_has_ended(folder: Path, m
         timeout_s = None if hours is None else hours * 3600
         found = tune(study, Inline(), TuningWatcher(), trials=trials, timeout_s=timeout_s, final_seeds=1, out=None)
         assert found is not None
-        return found["trials"], found["found"]
+        return found["trials"], [*found["choice"].values()]
 
     assert ended(3) == (2, [STEPS, 160])  # the time cuts trial 1 short
     assert ended(3) == ended(2) == ended(3, trials=8) == (2, [STEPS, 160])  # that has had its time
@@ -982,9 +982,16 @@ def test_a_search_that_has_ended_is_not_made_again(folder: Path, monkeypatch: py
     assert ended == searched | {"final_seeds": 1}
 
 
+#: What a study keeps when it has ended.
+ENDED: dict[str, Any] = {"study": "cartpole-a3c", "env": "cartpole", "agent": "a3c", "trial": 0, "values": {}}
+ENDED |= {"choice": {}, "file": "best.yml", "options": [], "report": "out", "verdict": [], "failed": []}
+ENDED |= {"not_shown_better_than": [], "trials": 4, "wanted": 4, "timeout": 900.0, "first_seed": 12_000_001}
+ENDED |= {"final_seeds": 6}
+
+
 def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
-    study.keep(RESULT, {"trials": 4, "wanted": 4, "timeout": 900.0, "final_seeds": 6, "file": "best.yml"})
+    study.keep(RESULT, ENDED)
     words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
     assert command_line(*words, "--trials", 4, "--timeout", "1h") == 2
     (line,) = capfd.readouterr().err.splitlines()
@@ -996,10 +1003,9 @@ def test_more_time_for_trials_that_have_all_ended_is_refused(folder: Path, capfd
 
 def test_python_says_what_comes_too_late_for_a_study_that_has_ended(folder: Path) -> None:
     study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
-    ended = {"trials": 4, "wanted": 4, "timeout": 900.0, "final_seeds": 6, "file": "best.yml"}
-    study.keep(RESULT, ended)
+    study.keep(RESULT, ENDED)
     again = partial(a3c_zoo.tune, "cartpole", steps=STEPS, hyperparams="s.yml", seeds=1, episodes=1, trials=4)
-    assert again() == again(final_seeds=6, out="best.yml") == ended
+    assert again() == again(final_seeds=6, out="best.yml") == ENDED
     with pytest.raises(ZooError) as too_late:
         again(final_seeds=2, timeout_s=3600, out="new.yml")
     assert str(too_late.value).endswith(
@@ -1012,7 +1018,7 @@ def test_what_comes_too_late_after_a_search_that_the_time_ended(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     study = TuningStudy("cartpole-a3c", None, Path("runs"), settings(hyperparams="s.yml"))
-    study.keep(RESULT, {"trials": 4, "wanted": 10, "timeout": 60.0, "final_seeds": 6, "file": "best.yml"})
+    study.keep(RESULT, ENDED | {"wanted": 10, "timeout": 60.0})
     words = ["tune", "cartpole", "--steps", STEPS, "--hyperparams", "s.yml", "--seeds", 1, "--episodes", 1]
     assert command_line(*words, "--trials", 5, "--timeout", "60s", "--out", "other.yml") == 2
     (line,) = capfd.readouterr().err.splitlines()

@@ -139,9 +139,8 @@ def command(
         made = {name: getattr(kept, name) for name in KEPT} | {
             "pruner": "halving" if len(kept.rungs) > 1 else "none"
         }
-        options |= {
-            name: value for name, value in (resumed.attribute(OPTIONS) or {}).items() if not is_typed(name)
-        }
+        changeable = resumed.attribute(OPTIONS) or {}
+        options |= {name: value for name, value in changeable.items() if not is_typed(name)}
     elif made["env"] is None:
         raise ZooError("name an environment, or a study to --resume. See: a3c-zoo list envs")
     settings = make_settings(**made)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import filelock
 import optuna
@@ -25,7 +25,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.pruners import BasePruner, SuccessiveHalvingPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from pydantic import Field, PositiveInt, TypeAdapter, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
 
 from a3c_zoo.config import Config
 from a3c_zoo.config.models import PLUGINS
@@ -37,6 +37,7 @@ from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.files import valid_name
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.store.directory import disk_errors
+from a3c_zoo.tuning.choices import MOST_SEEDS, MOST_TRIALS
 from a3c_zoo.tuning.contenders import REDUCTION, Contender, sound
 from a3c_zoo.tuning.storages import (
     ELSEWHERE,
@@ -65,6 +66,9 @@ RESULT: Final = "a3c-zoo result"
 PLACE: Final = "place"
 #: Attribute of a trial: seed → name of the run's directory.
 RUNS: Final = "runs"
+#: A number of seeds, and a time limit.
+Seeds = Annotated[int, Field(ge=1, le=MOST_SEEDS)]
+Seconds = Annotated[float, Field(gt=0)]
 #: What makes a score differ from equal ones is less than this, see `TuningStudy.report`.
 TIE_BREAK: Final = 1e-9
 #: A score without that part is the kept one with so many digits.
@@ -93,13 +97,59 @@ class StudySettings:
     agent: str
     hyperparams: str | None
     overrides: list[str]
-    steps: int
+    steps: PositiveInt
     rungs: Annotated[list[PositiveInt], Field(min_length=1)]
-    seeds: int
-    episodes: int
-    sampler: str
+    seeds: Seeds
+    episodes: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
+    sampler: Literal["tpe", "random", "gp"]
     config: dict[str, Any]
     space: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyOptions:
+    """The options that may change while a study goes on. No other option comes from a study."""
+
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
+    timeout: Seconds | None
+    final_seeds: Seeds
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEnd:
+    """How a search ended, see `has_searched`."""
+
+    trials: NonNegativeInt
+    wanted: NonNegativeInt
+    timeout: Seconds | None
+    first_seed: Annotated[int, Field(ge=1, lt=2**31)]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyEnd:
+    """How a study ended: what `play_finale` returns, and `SearchEnd`."""
+
+    study: str
+    env: str
+    agent: str
+    trial: NonNegativeInt
+    values: dict[str, str]
+    choice: dict[str, float]
+    file: str
+    options: list[str]
+    report: str
+    verdict: list[str]
+    not_shown_better_than: list[str]
+    failed: list[str]
+    trials: NonNegativeInt
+    wanted: NonNegativeInt
+    timeout: Seconds | None
+    first_seed: Annotated[int, Field(ge=1, lt=2**31)]
+    final_seeds: Seeds
+
+
+#: Attribute of a study → what it holds.
+RECORDS: Final = {OPTIONS: StudyOptions, SEARCHED: SearchEnd, RESULT: StudyEnd}
 
 
 def resolve_settings(settings: StudySettings) -> Config:
@@ -211,8 +261,17 @@ class TuningStudy:
             raise ZooError(f"{text}; name a new one: --study NAME")
 
     def attribute(self, key: str) -> Any:
-        """What the study keeps under a name such as `RESULT`; None before."""
-        return self._study.user_attrs.get(key)
+        """What the study keeps under a name such as `RESULT`; None before. Raises ZooError if it is damaged."""
+        kept = self._study.user_attrs.get(key)
+        if kept is None or key not in RECORDS:
+            return kept
+        try:
+            return asdict(TypeAdapter(RECORDS[key]).validate_python(kept))
+        except ValidationError:
+            text = (
+                f"study '{self.name}' ({self.where}) is damaged: '{key}' has other values than a study keeps"
+            )
+            raise ZooError(f"{text}; name another") from None
 
     def keep(self, key: str, value: Any) -> None:
         """Keeps plain data under a name such as `RESULT`."""
@@ -379,12 +438,13 @@ def _row(name: str, storage: str | None = None, about: Mapping[str, Any] | None 
         return row | {key: (about or {}).get(key) for key in ("env", "agent")} | {"state": "elsewhere"}
     try:
         study = TuningStudy(name, storage, Path("runs"))
+        has_ended = bool(study.attribute(RESULT))
     except ZooError as error:
         return row | {"fault": str(error)}
     trials = study.contenders()
     steps, best = max((each.rank for each in sound(trials)), default=(None, None))
     row |= {"env": study.settings.env, "agent": study.settings.agent, "trials": len(trials)}
-    return row | {"steps": steps, "best": best, "state": "ended" if study.attribute(RESULT) else "open"}
+    return row | {"steps": steps, "best": best, "state": "ended" if has_ended else "open"}
 
 
 def _blank(name: str, place: str) -> dict[str, Any]:
