@@ -776,6 +776,22 @@ def test_the_next_command_has_what_a_set_leaves_out(folder: Path, capfd: pytest.
     assert shlex.split(last)[-1] == options[0]
 
 
+def test_the_next_command_has_what_a_file_says_about_the_environment(folder: Path) -> None:
+    """A set leaves it out, and trains on another environment without a word."""
+    about_env = "env: {stack: zoo, kwargs: {sutton_barto_reward: true, x_threshold: '3, [a]: b'}}\n"
+    Path("mine.yml").write_text(f"{about_env}agent: {{n_steps: 16}}\n{SPACE}")
+    registry = get_registry()
+    entries = registry.env("gym:CartPole-v1"), registry.agent("nstep")
+    for given in ([], ["env.kwargs.x_threshold=null"]):
+        made = settings(env="gym:CartPole-v1", agent="nstep", hyperparams="mine.yml", overrides=given)
+        options = options_beside_set(made)
+        assert [text.partition("=")[0] for text in options] == ["env.stack", "env.kwargs"]
+        config = studies.resolve_settings(made)
+        Path("tuned.yml").write_text(yaml.dump(set_of(config)))
+        again = resolve_config(registry, *entries, hyperparams="tuned.yml", overrides=options)
+        assert (again.env, again.agent) == (config.env, config.agent)
+
+
 def test_a_set_that_was_not_shown_to_be_better_is_not_offered_without_a_word(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,7 +41,7 @@ from a3c_zoo.tuning.studies import StudySettings, TuningStudy, resolve_settings
 from a3c_zoo.version import __version__
 from a3c_zoo.words import counted, listed, return_text
 
-#: Keys of `env` that the command line decides.
+#: Keys of `env` that a set leaves out: they are the task. The command line has them, see `options_beside_set`.
 BESIDE_SETS: Final = ("env.stack", "env.wrappers", "env.kwargs")
 #: How many of the best trials are trained on the choice seeds, and on how many.
 FINALISTS: Final = 3
@@ -279,11 +279,16 @@ def set_of(config: Config) -> dict[str, dict[str, Any]]:
 
 
 def options_beside_set(settings: StudySettings) -> list[str]:
-    """The values of a study's `-o` that `set_of` leaves out, as `KEY=VALUE`: they are to be given again."""
+    """The values that `set_of` leaves out, as `KEY=VALUE`: they are to be given again.
+
+    They are those of a study's `-o`, and those of its environment (`BESIDE_SETS`) from any source.
+    """
     config = resolve_settings(settings)
     kept = {f"{section}.{key}" for section, values in set_of(config).items() for key in values}
-    rows = [row for row in describe(config) if row.source == "-o" and row.key not in kept]
-    return [f"{row.key}={yaml.display(row.value, 0)}" for row in rows]
+    rows = [row for row in describe(config) if row.key not in kept]
+    given = [row for row in rows if row.source == "-o"]
+    given += [row for row in rows if row.key in BESIDE_SETS and row.source not in ("-o", "default")]
+    return [f"{row.key}={yaml.display(row.value, 0)}" for row in given]
 
 
 def _cost(settings: StudySettings, contenders: Sequence[Contender]) -> dict[str, int]:
