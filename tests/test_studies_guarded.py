@@ -32,6 +32,7 @@ from a3c_zoo.tuning.studies import (
     list_studies,
 )
 from a3c_zoo.tuning.tune import _has_ended, make_settings
+from tests.shared import closed
 from tests.toys_runs import command_line
 
 JOURNAL = "studies/mine/journal.jsonl"
@@ -117,6 +118,37 @@ def test_a_record_of_which_a_value_is_damaged(study: TuningStudy, key: str, valu
     assert str(raised.value) == f"--storage {JOURNAL} is no journal of Optuna, or damaged; name another"
     (row,) = list_studies()
     assert (row["state"], row["fault"]) == ("damaged", str(raised.value))
+
+
+def test_a_listing_writes_nothing(study: TuningStudy) -> None:
+    """Also where nobody may write, such as in a folder of somebody else."""
+    before = Path(JOURNAL).read_bytes()
+    os.unlink(f"{JOURNAL}.lock")
+    rows = [list_studies() for _ in range(3)]
+    Path(JOURNAL).chmod(0o444)
+    with closed(Path("studies/mine"), 0o555):
+        rows.append(list_studies())
+    for (row,) in rows:
+        assert (row["state"], row["trials"], row["steps"], row["best"]) == ("open", 1, 160, 5.0)
+    assert Path(JOURNAL).read_bytes() == before
+    assert not Path(f"{JOURNAL}.lock").exists()
+
+
+def test_a_listing_of_a_study_with_half_a_record(study: TuningStudy) -> None:
+    """Another process is writing it, perhaps."""
+    half = Path(JOURNAL).read_text() + '{"op_code":'
+    Path(JOURNAL).write_text(half)
+    (row,) = list_studies()
+    assert (row["state"], row["trials"]) == ("open", 1)
+    assert Path(JOURNAL).read_text() == half
+
+
+def test_a_study_that_may_only_be_read_is_not_trained(study: TuningStudy, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(JOURNAL).chmod(0o444)
+    with closed(Path("studies/mine"), 0o555):
+        assert command_line("tune", "--resume", "mine", "--yes") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"Error: cannot write {JOURNAL}: Permission denied. Choose another: --storage FILE"
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "", ".."])

@@ -144,7 +144,7 @@ def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
 def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
     """Opens a journal (a path; by default that of the study) or a database (a URL).
 
-    is_new: whether to make what is not there.
+    is_new: whether to make what is not there. If not, a journal is only read, until somebody adds to it.
     """
     where = place_of(storage, name)
     try:
@@ -154,7 +154,7 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
             if not is_new and not os.path.exists(where):
                 raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
             # A link that the user names is theirs.
-            return _open_journal(Path(where), follow=storage is not None)
+            return _open_journal(Path(where), storage is not None, is_new)
     except ImportError as error:
         raise ZooError(f"--storage {where} needs a driver: {error}") from error
 
@@ -168,9 +168,10 @@ def _open_database(url: str, where: str) -> BaseStorage:
     return optuna.storages.get_storage(RDBStorage(url))
 
 
-def _open_journal(path: Path, follow: bool) -> BaseStorage:
-    with disk_errors(path, "write", "--storage FILE"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        open_file(path, "ab", follow=follow).close()
+def _open_journal(path: Path, follow: bool, is_new: bool) -> BaseStorage:
+    with disk_errors(path, "write" if is_new else "read", "--storage FILE"):
+        if is_new:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            open_file(path, "ab", follow=follow).close()
         _refuse_others(path, follow)
         return JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path, follow)))

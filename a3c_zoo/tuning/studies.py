@@ -186,7 +186,8 @@ class TuningStudy:
     ) -> None:
         """Opens a study, or makes it with these settings. Raises ZooError if others made it, or nobody.
 
-        A study without a trial is made anew: who has seen how long it will take may want other settings.
+        A study without a trial is made anew: who has seen how long it will take may want other settings. Without
+        settings nothing is written, so a study that may only be read can be looked at.
         """
         self.name = name
         self.where = place_of(storage, name)
@@ -197,9 +198,12 @@ class TuningStudy:
             names = optuna.get_all_study_names(self._storage)
             if name not in names and settings is None:
                 raise unknown_name("study", name, names, listing="a3c-zoo list studies")
-            self._study = optuna.create_study(
-                storage=self._storage, study_name=name, direction="maximize", load_if_exists=True
-            )
+            if name in names:
+                self._study = optuna.load_study(storage=self._storage, study_name=name)
+            else:  # perhaps another process has made it by now
+                self._study = optuna.create_study(
+                    storage=self._storage, study_name=name, direction="maximize", load_if_exists=True
+                )
             what = f"study '{name}' ({self.where}) is not one of a3c-zoo tune, or of another version"
             foreign = ZooError(f"{what}; name another")
             if self._study.directions != [StudyDirection.MAXIMIZE]:  # `create_study` takes what is there
