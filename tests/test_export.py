@@ -214,6 +214,23 @@ def test_every_network(env: str, overrides: dict[str, Any]) -> None:
     exported()
 
 
+@pytest.mark.parametrize("core", [{}, LSTM])
+def test_games_whose_agents_do_not_divide_the_environments(
+    core: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """Two games of three agents are played, and so six environments."""
+    source = "from a3c_zoo import EnvEntry, hookimpl\n@hookimpl\ndef zoo_envs():\n"
+    source += "    return [EnvEntry('trio', 'tests.toys_games:make_trio', agents=('ann', 'bob', 'cid'))]\n"
+    monkeypatch.syspath_prepend(plugin_distribution(folder / "site", "toy-trio", source))
+    get_registry.cache_clear()
+    try:
+        train("trio", {"env.num_envs": 3, **core})
+        exported()
+    finally:
+        get_registry.cache_clear()
+    assert re.search(r"\b1,002 observations", capsys.readouterr().out)  # 167 batches of six
+
+
 # What is refused
 
 

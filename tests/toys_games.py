@@ -75,28 +75,30 @@ def make(num_envs: int, seed: int, **kwargs: Any) -> Duo:
 
 
 class Together(VectorEnv[Any, Any, Any]):
-    """Games of three steps whose two agents see the same random number and get it as reward. It resets at once.
+    """Games of three steps whose agents see the same random number and get it as reward. It resets at once.
 
     Args:
         blind: an agent that sees 0, and gets 0.
+        agents: how many play each game.
     """
 
-    def __init__(self, num_envs: int, is_one_stream: bool, blind: int | None) -> None:
+    def __init__(self, num_envs: int, is_one_stream: bool, blind: int | None, agents: int = 2) -> None:
         self.num_envs = num_envs
+        self.agents = agents
         self.blind = blind
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.single_observation_space = spaces.Box(0, 1, (1,), np.float32)
         self.single_action_space = spaces.Discrete(2)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.draws = 1 if is_one_stream else num_envs // 2
+        self.draws = 1 if is_one_stream else num_envs // agents
         self.time = 0
 
     def _see(self) -> Any:
         numbers = self.np_random.random(self.draws).astype(np.float32)
-        seen = np.repeat(np.broadcast_to(numbers, self.num_envs // 2), 2)[:, None]
+        seen = np.repeat(np.broadcast_to(numbers, self.num_envs // self.agents), self.agents)[:, None]
         if self.blind is not None:
-            seen[self.blind :: 2] = 0
+            seen[self.blind :: self.agents] = 0
         return seen
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
@@ -119,6 +121,12 @@ class Together(VectorEnv[Any, Any, Any]):
 def make_together(num_envs: int, seed: int, is_one_stream: bool = False, blind: int | None = None) -> Together:
     """The factory of `together`."""
     return Together(num_envs, is_one_stream, blind)
+
+
+def make_trio(num_envs: int, seed: int) -> Together:
+    """The factory of games of three agents."""
+    assert num_envs % 3 == 0
+    return Together(num_envs, is_one_stream=False, blind=None, agents=3)
 
 
 ENTRY = EnvEntry("duo", f"{__name__}:make", agents=("ann", "bob"), threshold=100.0)

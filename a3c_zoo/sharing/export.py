@@ -40,7 +40,7 @@ from a3c_zoo.seeds import USER_EVALUATIONS
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import entry_of, facts, policy_state
 
-#: How many observations the file is compared on, and in how many environments.
+#: How many observations the file is compared on, and in how many environments; more if they are no whole games.
 OBSERVATIONS, NUM_ENVS = 1000, 4
 #: Largest difference of an output x: this times max(1, |x|).
 TOLERANCE = 1e-5
@@ -157,15 +157,16 @@ def arrays_of(spec: ObservationSpec, observation: Any) -> dict[str, NDArray[Any]
 
 
 class ComparedPolicy:
-    """Acts like a policy, and compares the file with it at every observation."""
+    """Acts like a policy, and compares the file with it at every observation. num_envs: of each batch of them."""
 
-    def __init__(self, policy: ModelPolicy, program: bytes) -> None:
+    def __init__(self, policy: ModelPolicy, program: bytes, num_envs: int) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.program = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
         self._policy = policy
         self._acting = Acting(policy)
-        self._start = policy.network.start(NUM_ENVS)
+        self._num_envs = num_envs
+        self._start = policy.network.start(num_envs)
         self.spaces = policy.spaces
         self.observations = 0
         self.difference = 0.0
@@ -198,7 +199,7 @@ class ComparedPolicy:
         wanted |= by_name(self._policy.spaces.actions, greedy)
         for (name, array), outputs in zip(wanted.items(), self.program.run(list(wanted), feed), strict=True):
             self._compare(name, array, outputs)
-        self.observations += NUM_ENVS
+        self.observations += self._num_envs
         return self._policy.predict(*arguments, deterministic, **masks)
 
     def _compare(self, name: str, wanted: NDArray[Any], outputs: NDArray[Any]) -> None:
@@ -263,7 +264,7 @@ def export(directory: Run, out: Path, checkpoint: str, force: bool = False) -> C
         observations = arrays_of(policy.spaces.observations, env.reset(seed=to_play.env_seed)[0])
         try:
             program = onnx_program(policy, observations, told)
-            compared = ComparedPolicy(policy, program)
+            compared = ComparedPolicy(policy, program, env.num_envs)
         except Exception as error:  # torch and onnxruntime raise many kinds
             cause = printable(type_and_message(error.__cause__ or error))[:300]
             raise ZooError(f"network '{config.network.name}' cannot be exported: {cause}") from error
