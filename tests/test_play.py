@@ -213,13 +213,19 @@ def test_an_ffmpeg_that_is_none(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pictures_of_two_sizes(tmp_path: Path) -> None:
-    video = VideoFile(tmp_path / "a.mp4")
+@pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
+def test_pictures_of_two_sizes(name: str, tmp_path: Path) -> None:
+    """No part of a video is left, and its name can be used again."""
+    video = VideoFile(tmp_path / name)
     video.show(np.zeros((210, 160, 3), np.uint8), 15.0)
     with pytest.raises(ZooError, match=r"a picture of \(211, 160, 3\) after those of \(210, 160, 3\)"):
         video.show(np.zeros((211, 160, 3), np.uint8), 15.0)
     video.close()
-    assert len(frames_of(tmp_path / "a.mp4")) == 1
+    assert list(tmp_path.iterdir()) == []
+    again = VideoFile(tmp_path / name)
+    again.show(np.zeros((211, 160, 3), np.uint8), 15.0)
+    again.close()
+    assert len(frames_of(tmp_path / name)) == 1
 
 
 @pytest.mark.parametrize("fps", ["nan", "inf", "0", "1e-9"])
@@ -311,13 +317,27 @@ def test_what_exists_is_not_overwritten(pong: Path, tmp_path: Path, capsys: pyte
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("pong.avi", "must end in .mp4 or .gif"), ("no/such/folder.gif", "cannot be written: No such file or directory")],
+    [
+        ("pong.avi", "must end in .mp4 or .gif"),
+        ("no/such.mp4", "cannot be written: no is no directory in which you may write; choose another"),
+        ("file/such.gif", "cannot be written: file is no directory in which you may write; choose another"),
+    ],
 )
 def test_files_that_cannot_be(
-    name: str, message: str, pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    message: str,
+    pong: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command_line("play", pong, "--video", tmp_path / name) == 2
-    assert capsys.readouterr().err == f"Error: --video {tmp_path / name}: {message}\n"
+    """Nothing is played before."""
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    assert command_line("play", pong, "--video", name) == 2
+    out, err = capsys.readouterr()
+    assert err == f"Error: --video {name}: {message}\n"
+    assert out == ""
 
 
 @pytest.mark.parametrize("name", ["closed/a.gif", "x" * 300 + ".gif"])

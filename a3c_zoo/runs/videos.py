@@ -85,8 +85,9 @@ class VideoFile:
         option: what the user gave, for messages. encoding: more options of ffmpeg.
 
     Raises:
-        ZooError: the file exists or has another ending; or it is an .mp4, and imageio-ffmpeg is missing. `show` and
-            `close` raise it if the file cannot be written; the file is then deleted.
+        ZooError: the file exists, has another ending or has no folder in which you may write; or it is an .mp4, and
+            imageio-ffmpeg is missing. `show` and `close` raise it if the file cannot be written, and `show` for a
+            picture of another size; the file is then deleted.
     """
 
     def __init__(self, path: Path, option: str = "--video", encoding: Sequence[str] = ()) -> None:
@@ -98,6 +99,8 @@ class VideoFile:
             raise ZooError(f"{self._name}: must end in .mp4 or .gif")
         if os.path.exists(path):
             raise ZooError(f"{self._name}: exists already; delete it, or choose another name")
+        if not (os.path.isdir(path.parent) and os.access(path.parent, os.W_OK | os.X_OK)):
+            raise self._unwritable(f"{path.parent} is no directory in which you may write; choose another")
         self._is_gif = suffix == ".gif"
         self._program = "" if self._is_gif else ffmpeg_program(option)
         self._shape: tuple[int, ...] | None = None
@@ -113,6 +116,7 @@ class VideoFile:
             else:
                 self._ffmpeg = self._start(padded(picture).shape, fps)
         if picture.shape != self._shape:
+            self._drop()
             raise ZooError(f"{self._name}: a picture of {picture.shape} after those of {self._shape}")
         if self._gif is not None:
             with self._deleted_on_failure():
@@ -124,6 +128,12 @@ class VideoFile:
             self._ffmpeg.stdin.write(padded(picture).data)
         except OSError:  # ffmpeg has ended; `close` raises its message
             self.close()
+
+    def _drop(self) -> None:
+        """Ends a video that cannot go on, and deletes it: its name can be used again."""
+        with suppress(ZooError):  # it could not be finished, either
+            self.close()
+        self._path.unlink(missing_ok=True)
 
     def _begin_gif(self, fps: float) -> None:
         try:
