@@ -288,6 +288,33 @@ def test_a_module_is_imported_only_with_trust(hub: Hub, capsys: Captured, monkey
     assert capsys.readouterr().out.endswith("play runs/swinger --trust\n")
 
 
+def test_the_card_names_commands_that_work_for_a_module(
+    hub: Hub, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it is imported already: on another machine it is not."""
+    Path("maze.py").write_text("from gymnasium.envs import registration\n")
+    monkeypatch.syspath_prepend(os.getcwd())
+    agent = Path(shutil.copytree(AGENT, "mine"))
+    for path, content in files_of(AGENT).items():
+        (agent / path).write_bytes(content.replace(b"gym:Acrobot-v1", b"gym:maze:Acrobot-v1"))
+    try:
+        assert command_line("push", "mine", "alice/maze", "--no-film", "--trust") == 0
+    finally:
+        sys.modules.pop("maze", None)
+    last = capsys.readouterr().out.splitlines()[-1]
+    (commit,) = hub.repositories["alice/maze"].commits.values()
+    card = commit["README.md"].decode()
+    commands = [line.removeprefix("    a3c-zoo ") for line in card.splitlines() if line.startswith("    a3c-zoo")]
+    assert commands == ["pull alice/maze --trust", "play runs/maze --trust", "evaluate runs/maze --trust"]
+    assert last == f"next     a3c-zoo {commands[0]}"
+    assert "\n`--trust` lets it import maze, which must be on that machine, too.\n" in card
+    try:
+        assert command_line(*commands[0].split()) == 0
+        assert command_line(*commands[2].split(), "--episodes", 1) == 0
+    finally:
+        sys.modules.pop("maze", None)
+
+
 # What is refused
 
 

@@ -38,6 +38,18 @@ def test_a_program_is_no_command(program: str, tmp_path: Path) -> None:
     assert "kernel" not in card
 
 
+def test_modules_of_wrappers_are_named_on_a_card(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(AGENT, tmp_path / "mine"))
+    assert "--trust" not in card_text(Run(folder), None, [], "mine", "alice/mine")
+    lines = (folder / "config.yml").read_text().splitlines()
+    kept = "\n".join(line for line in lines if not line.startswith("  wrappers:"))
+    wrappers = "  wrappers: ['walls:Walls', {'my_package.fog:Fog': {depth: 3}}, 'walls:Doors']"
+    (folder / "config.yml").write_text(kept.replace("\nenv:\n", f"\nenv:\n{wrappers}\n") + "\n")
+    card = card_text(Run(folder), None, [], "mine", "alice/mine")
+    assert card.count(" --trust\n") == 3
+    assert "`--trust` lets it import walls and my_package.fog, which must be on that machine, too." in card
+
+
 def test_no_command_is_known() -> None:
     assert command_of({}) == command_of({"command": []}) == []
 

@@ -44,6 +44,7 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
     need_extra("push", "hub", "huggingface_hub", "httpx2")
     from a3c_zoo.runs.videos import ffmpeg_program
     from a3c_zoo.sharing import hub
+    from a3c_zoo.sharing.card import modules_of
     from a3c_zoo.store.command_lines import absolute_paths
     from a3c_zoo.store.directory import disk_errors
     from a3c_zoo.store.recommended import RECOMMENDED, choose
@@ -79,7 +80,8 @@ def command(run: str, repo: str, dry_run: Path | None, private: bool, no_film: b
         for path in sorted(made.path.iterdir()):
             click.echo(f"{path.stat().st_size:>11,} bytes  {path.name}")
         if dry_run is None:
-            click.echo(f"sent to  {hub.push(made.path, repo, private)}\nnext     a3c-zoo pull {repo}")
+            trust = " --trust" if modules_of(made) else ""
+            click.echo(f"sent to  {hub.push(made.path, repo, private)}\nnext     a3c-zoo pull {repo}{trust}")
             return
         with disk_errors(dry_run, "write", "--dry-run DIR"):
             shutil.copytree(made.path, dry_run)

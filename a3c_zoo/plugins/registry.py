@@ -316,17 +316,24 @@ def _key(entry: Entry) -> tuple[str, str]:
     return kind_of(entry).namespace, name_of(entry)
 
 
+def module_named_by(env_name: str) -> str:
+    """The module that an environment's name has: `my_package` for `gym:my_package:Maze-v0`; "" without one."""
+    prefix, _, rest = env_name.partition(":")
+    if prefix == PYTHON:
+        return rest.partition(":")[0]
+    return rest.rpartition(":")[0]
+
+
 def imported_by(env_name: str) -> str:
-    """The module that looking up an environment would import: `my_package` for `gym:my_package:Maze-v0`.
+    """The module that looking up an environment would import.
 
     It is "" for a name without a module, and for a module that is imported already. A class or a function of one counts
     as not imported: it is called.
     """
-    prefix, _, rest = env_name.partition(":")
-    if prefix == PYTHON:
-        return rest.partition(":")[0]
-    module = rest.rpartition(":")[0]
-    return "" if module in sys.modules else module
+    module = module_named_by(env_name)
+    if module in sys.modules and not env_name.startswith(f"{PYTHON}:"):
+        return ""
+    return module
 
 
 def whole_examples(family: EnvFamily) -> list[str]:

@@ -9,10 +9,11 @@ from typing import Any, Final
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.files import MAX_TEXT, read_bytes
 from a3c_zoo.plugins.entries import TrainedEntry
+from a3c_zoo.plugins.registry import module_named_by
 from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.trained import facts
-from a3c_zoo.words import counted, return_text
+from a3c_zoo.words import counted, listed, return_text
 
 #: The learning curve of a trained agent, and how many of its points a card shows.
 CURVE: Final = "curve.csv"
@@ -77,9 +78,21 @@ def card_text(
         table += "\nThe mean return of 100 training episodes after so many steps:\n\n"
         table += "".join(f"| {' | '.join(cells)} |\n" for cells in (head, line, means))
     seen = film_told(film) if film else ""
-    how = f"with a3c-zoo and its extra `hub`:\n\n    a3c-zoo pull {repo}\n"
-    how += f"    a3c-zoo play runs/{name}\n    a3c-zoo evaluate runs/{name}\n"
+    modules = modules_of(run)
+    trust = " --trust" if modules else ""
+    how = f"with a3c-zoo and its extra `hub`:\n\n    a3c-zoo pull {repo}{trust}\n"
+    how += f"    a3c-zoo play runs/{name}{trust}\n    a3c-zoo evaluate runs/{name}{trust}\n"
+    if modules:
+        how += f"\n`--trust` lets it import {_plain(listed(modules))}, which must be on that machine, too.\n"
     return f"# {name}\n\nAn agent of a3c-zoo.{seen}\n\n| | |\n| --- | --- |\n{table}\nTo watch and measure it, {how}"
+
+
+def modules_of(run: Run) -> list[str]:
+    """The modules that its environment and its wrappers name. On another machine they are imported with `--trust`."""
+    wrappers = run.settings.get("env.wrappers") or ()
+    paths = [next(iter(each)) if isinstance(each, dict) else each for each in wrappers]
+    named = [module_named_by(run.meta["env"]), *(path.partition(":")[0] for path in paths)]
+    return list(dict.fromkeys(filter(None, named)))
 
 
 def film_told(film: str) -> str:
