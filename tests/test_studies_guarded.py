@@ -216,7 +216,7 @@ def test_a_study_of_a_named_storage_chooses_no_run_hook(
     """Its settings may be an address to which metrics go. Who trusts it types them."""
     hyperparams = "theirs.yml" if file else None
     Path("theirs.yml").write_text(file)
-    given = {"seeds": 1, "episodes": 1, "sampler": "tpe", "pruner": "halving"}
+    given: dict[str, Any] = {"seeds": 1, "episodes": 1, "sampler": "tpe", "pruner": "halving"}
     made = make_settings("cartpole", None, hyperparams, [text], 480, **given)
     TuningStudy("theirs", "theirs.jsonl", Path("runs"), made)
     storage = ["--storage", "theirs.jsonl"]
@@ -308,7 +308,12 @@ def test_only_three_options_come_from_a_study(
     study.keep(OPTIONS, {"trials": 3, "timeout": 60.0, "final_seeds": 2} | others)
     assert study.attribute(OPTIONS) == {"trials": 3, "timeout": 60.0, "final_seeds": 2}
     told: list[Any] = []
-    monkeypatch.setattr("a3c_zoo.cli.tune.chosen_engine", lambda options: told.append(dict(options)) or _raise())
+
+    def no_engine(options: dict[str, Any]) -> None:
+        told.append(dict(options))
+        _raise()
+
+    monkeypatch.setattr("a3c_zoo.cli.tune.chosen_engine", no_engine)
     assert command_line("tune", "--resume", "mine", "--final-seeds", 4) == 2
     assert "no engine here" in capsys.readouterr().err
     (options,) = told
