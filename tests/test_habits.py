@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -211,7 +212,7 @@ def test_observations_that_stable_baselines3_does_not_take(
     line = line_here(capfd, *train)
     told = f"has observations that stable-baselines3 does not take: {what}. To make one array of them: "
     assert line.startswith(f"Error: environment 'gym:rooms:{name}-v0' {told}")
-    cure = line.partition(told)[2].split()[:2]
+    cure = shlex.split(line.partition(told)[2])[:2]
     assert command_line(*train, *cure, "-o", "agent.torch_threads=1") == 0
 
 

@@ -624,10 +624,12 @@ def test_a_start_that_fails_changes_nothing_of_how_the_run_ended(fault: BaseExce
     run = train(tmp_path, steps=200).run
     outcome_file = run / "outcome.json"
     before = outcome_file.read_bytes()
+    config = (run / "config.yml").read_bytes()
     with patch.object(a3c, "run_a3c", side_effect=fault), suppress(ZooError, KeyboardInterrupt):
         a3c_zoo.train(resume=run, steps=400)
     assert outcome_file.read_bytes() == before
-    assert a3c_zoo.train(resume=run).steps == 400
+    assert (run / "config.yml").read_bytes() == config
+    assert a3c_zoo.train(resume=run, steps=400).steps == 400
 
 
 def test_a_failure_after_the_start_is_how_the_run_ended(tmp_path: Path) -> None:

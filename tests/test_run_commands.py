@@ -50,6 +50,15 @@ def test_modules_of_wrappers_are_named_on_a_card(tmp_path: Path) -> None:
     assert "`--trust` lets it import walls and my_package.fog, which must be on that machine, too." in card
 
 
+def test_the_module_of_a_class_that_a_program_gave_is_named_on_a_card(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(AGENT, tmp_path / "mine"))
+    meta = json.loads((folder / "meta.json").read_text()) | {"given_env": "maze:Maze"}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    card = card_text(Run(folder), None, [], "mine", "alice/mine")
+    assert card.count(" --trust\n") == 3
+    assert "`--trust` lets it import maze, which must be on that machine, too." in card
+
+
 def test_no_command_is_known() -> None:
     assert command_of({}) == command_of({"command": []}) == []
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import numpy as np
 import pytest
+import yaml
 from gymnasium import Space, spaces
 
 from a3c_zoo.baselines.sb3_observations import refuse_forms, refuse_numbers
@@ -41,8 +44,23 @@ def test_forms_without_arrays(space: Space, what: str) -> None:
         (spaces.MultiDiscrete([3, 2], start=[0, 4]), r"MultiDiscrete, which begins with \[0, 4\] and not with 0"),
         (spaces.Dict({"a": BOX, "n": spaces.Discrete(2, start=-1)}), "Discrete at 'n', which begins with -1"),
         (spaces.Box(-1, 1, (), np.float32), "Box, which has no axes. To make one array"),
+        (spaces.Dict({"none": spaces.Box(-1, 1, (0,))}), "Box at 'none', which has no numbers. A wrapper can leave"),
+        (
+            spaces.MultiDiscrete(np.array([[3, 2], [2, 2]])),
+            "MultiDiscrete, whose choices are a table. To make one array",
+        ),
     ],
 )
 def test_numbers_that_mean_something_else(space: Space, what: str) -> None:
     with pytest.raises(ConfigError, match=f"does not take: {what}"):
         refuse_numbers(space, "maze")
+
+
+def test_the_cure_keeps_the_wrappers_that_there_are() -> None:
+    with pytest.raises(ConfigError) as raised:
+        refuse_numbers(spaces.Discrete(3, start=1), "maze", [{"mine:Cut": {"steps": 7}}, "mine:Turn"])
+    key, _, value = shlex.split(str(raised.value).partition(" -o ")[2])[0].partition("=")
+    assert (key, yaml.safe_load(value)) == (
+        "env.wrappers",
+        [{"mine:Cut": {"steps": 7}}, "mine:Turn", "gymnasium.wrappers:FlattenObservation"],
+    )

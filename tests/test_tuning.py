@@ -790,6 +790,8 @@ def test_the_next_command_has_what_a_file_says_about_the_environment(folder: Pat
         Path("tuned.yml").write_text(yaml.dump(set_of(config)))
         again = resolve_config(registry, *entries, hyperparams="tuned.yml", overrides=options)
         assert (again.env, again.agent) == (config.env, config.agent)
+        default = resolve_config(registry, *entries, overrides=finale.default_of(made, "default").overrides)
+        assert default.env.kwargs == config.env.kwargs
 
 
 def test_a_set_that_was_not_shown_to_be_better_is_not_offered_without_a_word(

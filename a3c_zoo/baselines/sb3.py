@@ -88,7 +88,7 @@ def refuse_masks(env: VecEnv, context: RunContext) -> None:
     gives = getattr(base, "gives_masks", None)  # of the zoo's stack
     if gives is None:
         for info in base.reset_infos:
-            if not isinstance(info, dict):
+            if not isinstance(info, Mapping):
                 what = f"a wrong result of reset(), which must be {PROMISES['reset']}: info is {type(info).__name__}"
                 raise EnvironmentContractError(f"environment '{context.entry.name}' returned {what}")
         gives = any("action_mask" in info for info in base.reset_infos) or base.has_attr("action_masks")
@@ -286,7 +286,7 @@ def _check_spaces(entry: EnvEntry, config: Config, supported: Sequence[str]) -> 
     with faults_of(entry, "closed"):
         env.close()
     check_supported(env.action_space, supported, config.agent_name, entry.name)
-    refuse_numbers(space, entry.name)
+    refuse_numbers(space, entry.name, config.env.wrappers)
     if not isinstance(space, spaces.Box):
         return
     spec = observation_spec(space)

@@ -146,7 +146,7 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_en
     # some environments refuse.
     def make(**kwargs: Any) -> Env[Any, Any]:
         wrapped: Env[Any, Any] = wrap_all(gymnasium.make(env_id, **kwargs), wrappers)
-        refuse_forms(wrapped.observation_space, entry.name)
+        refuse_forms(wrapped.observation_space, entry.name, config.env.wrappers)
         return wrapped
 
     made: Any = make

@@ -45,9 +45,8 @@ def verdict(results: Results) -> list[str]:
             lines += _about_method(env, name, method, in_env.threshold, not results.no_seconds)
         lines += _about_cost(env, in_env.methods)
     if results.left_out:
-        lines.append(
-            f"Left out: {', '.join(results.left_out)}. The report says why; the figures are without them."
-        )
+        runs = ", ".join(results.left_out)
+        lines.append(f'Left out: {runs}. The report says why under "Left out"; the figures are without them.')
     return [*lines, *_other_notes(results)]
 
 

@@ -126,7 +126,7 @@ class Session:
     def started(self, snapshot: Snapshot) -> None:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
         self._watch.stop.interrupts = False
-        self.directory.forget_outcome()  # of an earlier session: if this one is killed, it must not seem to be its own
+        self.directory.begin_session()
         self._snapshot = snapshot
         self._clock.switch("training")
         self._watch.meter.forget_start()

@@ -204,7 +204,7 @@ def train_on(
             )
         events += _other_number(directory.config(registry), setup.config, saved)
         if flags:
-            write_atomically(directory.config_file, values)
+            directory.new_config = values
         return _train(setup, directory, saved, events, watch)
 
 
@@ -371,7 +371,7 @@ def _run_session(
     for kind, text, trace in events:
         session.event(kind, text, **({"trace": trace} if trace else {}))
     if not _ended_there(directory, saved):
-        directory.forget_outcome()
+        directory.begin_session()
     try:
         with watch.meter.watching():
             outcome = _run_agent(setup, session, watch.stop)
@@ -386,7 +386,7 @@ def _run_session(
 def _ended_there(directory: RunDirectory, saved: Checkpoint[RunState] | None) -> bool:
     """Whether outcome.json tells of the checkpoint with which the run goes on, and of no failure.
 
-    Such an outcome stays until training begins: if the start fails, the run is what it was.
+    Such an outcome, and config.yml, stay until training begins: if the start fails, the run is what it was.
     """
     with suppress(RunDirectoryError):  # a damaged one tells nothing
         outcome = Run(directory.home).outcome

@@ -91,7 +91,8 @@ def modules_of(run: Run) -> list[str]:
     """The modules that its environment and its wrappers name. On another machine they are imported with `--trust`."""
     wrappers = run.settings.get("env.wrappers") or ()
     paths = [next(iter(each)) if isinstance(each, dict) else each for each in wrappers]
-    named = [module_named_by(run.meta["env"]), *(path.partition(":")[0] for path in paths)]
+    given = str(run.meta.get("given_env", ""))  # by a program, as a class or a function
+    named = [module_named_by(run.meta["env"]), *(path.partition(":")[0] for path in (given, *paths))]
     return list(dict.fromkeys(filter(None, named)))
 
 

@@ -206,11 +206,13 @@ def _compared(
 
 
 def default_of(settings: StudySettings, label: str = DEFAULT) -> Method:
-    """The default set of the environment, with the same `-o`."""
+    """The default set on the study's task: with the same `-o`, and the same environment (`BESIDE_SETS`)."""
     registry = get_registry()
     entries = registry.env(settings.env), registry.agent(settings.agent)
-    config = resolve_config(registry, *entries, overrides=settings.overrides)
-    return method_of(replace(settings, hyperparams=None, config=config.to_dict()), label)
+    overrides = [*settings.overrides, *_task_of(settings)]
+    config = resolve_config(registry, *entries, overrides=overrides)
+    begun = replace(settings, hyperparams=None, overrides=overrides, config=config.to_dict())
+    return method_of(begun, label)
 
 
 def _choose(
@@ -285,9 +287,14 @@ def options_beside_set(settings: StudySettings) -> list[str]:
     """
     config = resolve_settings(settings)
     kept = {f"{section}.{key}" for section, values in set_of(config).items() for key in values}
-    rows = [row for row in describe(config) if row.key not in kept]
-    given = [row for row in rows if row.source == "-o"]
-    given += [row for row in rows if row.key in BESIDE_SETS and row.source not in ("-o", "default")]
+    given = [row for row in describe(config) if row.source == "-o" and row.key not in kept]
+    return [*(f"{row.key}={yaml.display(row.value, 0)}" for row in given), *_task_of(settings)]
+
+
+def _task_of(settings: StudySettings) -> list[str]:
+    """The values of `BESIDE_SETS` that a file or a set of a study gives, as `KEY=VALUE`."""
+    rows = describe(resolve_settings(settings))
+    given = [row for row in rows if row.key in BESIDE_SETS and row.source not in ("-o", "default")]
     return [f"{row.key}={yaml.display(row.value, 0)}" for row in given]
 
 
