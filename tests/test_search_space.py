@@ -74,9 +74,9 @@ def test_a_plugin_offers_the_space_of_its_agent_and_a_set_goes_before(make_packa
 def test_a_default_space_has_the_rollouts_that_the_updates_of_a_set_split(registry: Registry) -> None:
     """8 environments, and updates of 40 or all samples: n_steps × k, where k divides 8."""
     choices = {}
-    for env in ("pong", "breakout", "cartpole"):
-        entry = registry.env(env)
-        choices[env] = {each.key: each for each in search_space(registry, entry, A3C, None, [])}["agent.n_steps"].values
+    for env, name in {"pong": None, "breakout": "a3c-plain", "cartpole": None}.items():
+        keys = search_space(registry, registry.env(env), A3C, name, [])
+        choices[env] = {each.key: each for each in keys}["agent.n_steps"].values
     assert choices["pong"] == choices["breakout"] == (5, 10, 20, 40)
     assert choices["cartpole"] == (5, 8, 10, 16, 20, 32, 40)
     for number in choices["pong"]:
