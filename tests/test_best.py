@@ -313,7 +313,7 @@ def test_the_last_lines_name_the_best(faded: Path, monkeypatch: pytest.MonkeyPat
     assert command_line("train", "--resume", "runs/faded", "--steps", 41_000) == 0
     lines = capsys.readouterr().out.splitlines()
     place = next(number for number, line in enumerate(lines) if line.startswith("  best  "))
-    # Of the last hundred, or of all if the best comes sooner.
+    # The best may come before a hundred episodes have ended.
     assert re.search(r"mean of (100|[2-9]\d) training episodes, at step ", lines[place])
     assert lines[place + 1] == "  watch it    a3c-zoo play runs/faded --checkpoint best"
     assert lines[place + 2].startswith("  next        a3c-zoo train --resume runs/faded --steps ")

@@ -72,7 +72,7 @@ class A3CWorker(RolloutWorker):
             elif number:
                 self.pull_again()
             self.model.flat.zero_gradients()
-            # The last update tells how far a rollout has moved the policy. At the first, the ratio is always 1.
+            # The last update tells how far a rollout has moved the policy. At the first one, all ratios are 1.
             wanted = number == self._num_updates - 1 and self.wants_metrics()
             metrics = self._differentiate(rollout, batch, wanted)
             applied = self.applier.apply(self.model.flat.wide_gradients(), (self.updates_at_pull,))

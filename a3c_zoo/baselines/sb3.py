@@ -82,15 +82,17 @@ def refuse_masks(env: VecEnv, context: RunContext) -> None:
 
     Raises:
         ConfigError: it gives masks.
-        EnvironmentContractError: an info is no dictionary, as of an observation of two numbers without an info.
+        EnvironmentContractError: an info is no dictionary: `reset()` returned two numbers alone, perhaps.
     """
     base = env.unwrapped
     gives = getattr(base, "gives_masks", None)  # of the zoo's stack
     if gives is None:
         for info in base.reset_infos:
             if not isinstance(info, Mapping):
-                what = f"a wrong result of reset(), which must be {PROMISES['reset']}: info is {type(info).__name__}"
-                raise EnvironmentContractError(f"environment '{context.entry.name}' returned {what}")
+                promise = f"reset(), which must be {PROMISES['reset']}: info is {type(info).__name__}"
+                raise EnvironmentContractError(
+                    f"environment '{context.entry.name}' returned a wrong result of {promise}"
+                )
         gives = any("action_mask" in info for info in base.reset_infos) or base.has_attr("action_masks")
         gives |= holds_masks(base.observation_space, base.action_space)
     if gives and context.config.env.action_masks:

@@ -25,7 +25,8 @@ def refuse_forms(space: Space[Any], name: str, wrappers: Sequence[Any] = ()) -> 
         space: of one environment. name: that of the environment, for messages. wrappers: its `env.wrappers`.
 
     Raises:
-        ConfigError: the space is a tuple, has dictionaries or tuples within a dictionary, or a part without a shape.
+        ConfigError: the space is a tuple, has a dictionary or a tuple within a dictionary, or a part
+            without a shape.
     """
     if isinstance(space, spaces.Tuple):
         raise _refused(name, f"{space}", _one_array(wrappers))

@@ -330,7 +330,10 @@ def print_fitted(
     """Prints a table that fits the terminal; long cells are wrapped, mostly between words, except in `unbroken`.
 
     Where columns have no room, those of `first_out` are left out one by one, then the last ones; a line below says
-    which. A cell is a text, or a text and its style. left_out: the columns that the caller has left out already.
+    which. A cell is a text, or a text and its style.
+
+    Args:
+        left_out: the columns that the caller has left out already.
     """
     from rich.console import Console
     from rich.table import Table

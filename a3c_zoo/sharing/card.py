@@ -88,7 +88,7 @@ def card_text(
 
 
 def modules_of(run: Run) -> list[str]:
-    """The modules that its environment and its wrappers name. On another machine they are imported with `--trust`."""
+    """The modules that its environment and its wrappers name. Another machine imports them with `--trust`."""
     wrappers = run.settings.get("env.wrappers") or ()
     paths = [next(iter(each)) if isinstance(each, dict) else each for each in wrappers]
     given = str(run.meta.get("given_env", ""))  # by a program, as a class or a function
