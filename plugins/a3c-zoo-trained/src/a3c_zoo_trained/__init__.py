@@ -14,7 +14,7 @@ _MS = "Half a million steps are few: the first 100 games of its training gave 38
 _HOPS = "Below RL Zoo's A2C (3,882), which had ten million steps; its PPO has 15,627. The worst of 100 games gave 500."
 _SLOW = "It still learned: RL Zoo's PPO has 996 points after ten million steps. The worst of 100 games gave 147."
 _UNEVEN = "Just solved (400): five evaluations before gave 391.5 to 398.3. Of 100 games, the worst gave 236."
-_GREEDY = "With greedy actions 16 games gave 14.7 ± 8.1 points, and the worst was lost by 2."
+_GREEDY = "The game's player still makes one or two points. Greedy actions gave 20.2 ± 0.433 points in 16 games."
 _WORST = "The worst of 100 episodes"
 _FALLS = f"It often falls: an episode has 871 of 1,000 steps on average. {_WORST} gave 578.7."
 _EARLY = f"Its episodes end early: after 417 of 1,000 steps on average. {_WORST} gave 4.1. RL Zoo's PPO: 1,327."
@@ -80,7 +80,7 @@ _AGENTS = (
         f"{_WORST} took 32 steps. {_AGAIN}",
     ),
     ("red-blue-doors-a3c", "minigrid:RedBlueDoors-6x6", "a3c", "median of 3 seeds; a3c-zoo-minigrid", _BLUE),
-    ("pong-a3c", "pong", "a3c", "beats the game's player by 18 points", _GREEDY),
+    ("pong-a3c", "pong", "a3c", "beats the game's player by 19 points", _GREEDY),
     ("breakout-a3c", "breakout", "a3c", "100 games gave 236 to 842 points", _UNEVEN),
     ("space-invaders-a3c", "atari:space_invaders", "a3c", "after half a million steps", f"{_FEW} 170 points."),
     ("qbert-a3c", "atari:qbert", "a3c", "after 2.5 million steps", _HOPS),
