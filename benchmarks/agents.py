@@ -27,11 +27,12 @@ import a3c_zoo
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Progress
 
-PONG: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("a3c", "a3c", {}),
-    ("a3c locked", "a3c", {"agent.locking": "apply"}),
-    ("a3c-data", "a3c-data", {}),
-    ("a3c-grad", "a3c-grad", {}),
+#: Method, agent, set and values: one pass over a rollout, in each.
+PONG: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("a3c", "a3c", "a3c-plain", {}),
+    ("a3c locked", "a3c", "a3c-plain", {"agent.locking": "apply"}),
+    ("a3c-data", "a3c-data", "a3c-data", {}),
+    ("a3c-grad", "a3c-grad", "a3c-grad", {}),
 )
 FIGURES = ("staleness", "staleness_p95", "learner_utilisation")
 
@@ -77,12 +78,12 @@ class Result:
     mean_return_100: float | None
 
 
-def train(env: str, method: str, agent: str, seed: int, overrides: Mapping[str, Any], **budget: Any) -> Result:
-    """Trains once and returns its figures."""
+def train(env: str, method: str, agent: str, seed: int, overrides: Mapping[str, Any], **more: Any) -> Result:
+    """Trains once and returns its figures. more: as of `a3c_zoo.train`."""
     watcher = Watcher()
     with tempfile.TemporaryDirectory() as folder:
         outcome = a3c_zoo.train(
-            env, agent=agent, seed=seed, overrides=overrides, runs_dir=folder, observer=watcher, **budget
+            env, agent=agent, seed=seed, overrides=overrides, runs_dir=folder, observer=watcher, **more
         )
     return Result(
         env,
@@ -141,9 +142,10 @@ def main() -> None:
             for method, agent, overrides in (*((name, name, {}) for name in agents), locked):
                 take(train("cartpole", method, agent, seed, overrides, steps=arguments.cartpole_steps))
     if arguments.pong_seconds:
-        for method, agent, overrides in PONG:
+        for method, agent, hyperparams, overrides in PONG:
             options = {"run.workers": 2, "run.stop_when_solved": False, **overrides}
-            take(train("pong", method, agent, arguments.first_seed, options, time_limit_s=arguments.pong_seconds))
+            more = {"hyperparams": hyperparams, "time_limit_s": arguments.pong_seconds}
+            take(train("pong", method, agent, arguments.first_seed, options, **more))
     if arguments.json:
         content = {"machine": platform.platform(), "results": [asdict(result) for result in results]}
         arguments.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

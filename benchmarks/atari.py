@@ -1,10 +1,11 @@
-"""Steps/s on Atari: `a3c` with each network and precision, SB3's A2C, the environments alone, and time by stage.
+"""Steps/s on Atari: `a3c`, also with each network and precision, SB3's A2C, the environments alone, and time by stage.
 
     python benchmarks/atari.py [--env pong] [--seconds 20] [--repeats 3] [--workers 2] [--json FILE] [--csv FILE]
 
 Run it on an idle machine. The program measures one method after the other, each in fresh processes, and repeats this
-`--repeats` times. At the end it measures once how long a worker spends in each stage. "Of ceiling" divides by the
-steps/s of the environments alone with frames of the same size.
+`--repeats` times. Networks and precisions are those of `a3c-plain`, which makes one pass over a rollout, as SB3's A2C
+does. At the end the program measures once how long a worker of the default set spends in each stage. "Of ceiling"
+divides by the steps/s of the environments alone with frames of the same size.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from a3c_zoo.processes.start import WORKER_ENVIRONMENT
 #: Network → the frame size that it is made for, in pixels.
 NETWORKS = {"conv42": 42, "a3c-ff": 84, "nature-slim": 84, "nature": 84, "nature-dual": 84}
 PRECISIONS = ("float32", "bfloat16")
-OURS, SB3, CEILING = "a3c, its set", "sb3-a2c", "environments alone, {}×{}"
+OURS, PLAIN, SB3, CEILING = "a3c, its set", "a3c-plain", "sb3-a2c", "environments alone, {}×{}"
 #: Size of the frames that stable-baselines3 trains on, in pixels.
 SB3_SIZE = 84
 
@@ -54,11 +55,12 @@ while time.monotonic() - start_s < seconds:
 print(calls * config.env.num_envs / (time.monotonic() - start_s))
 """
 
-#: Trains with one worker in this process and times its stages; prints stage → seconds as JSON.
+#: Trains with one worker in this process and times its stages; prints stage → seconds as JSON. Arguments: the
+#: environment, seconds, a folder, and values of the set, such as a shorter rollout.
 SPLIT = """
 import functools, json, sys, tempfile, time
 import a3c_zoo
-from a3c_zoo.learning import collector, objective, optimizers, parameters
+from a3c_zoo.learning import collector, objective, optimizers, parameters, samples
 from a3c_zoo_envs import _atari
 
 seconds = dict.fromkeys(("environment", "collect", "differentiating", "applying"), 0.0)
@@ -76,6 +78,7 @@ def timed(function, stage):
 _atari.AtariGames.step = timed(_atari.AtariGames.step, "environment")
 collector.Collector.collect = timed(collector.Collector.collect, "collect")
 objective.differentiate = timed(objective.differentiate, "differentiating")
+samples.differentiate_samples = timed(samples.differentiate_samples, "differentiating")
 for owner, name in (
     (parameters.FlatParameters, "pull"),
     (parameters.FlatParameters, "wide_gradients"),
@@ -85,8 +88,10 @@ for owner, name in (
 ):
     setattr(owner, name, timed(getattr(owner, name), "applying"))
 
-env, limit_s, folder = sys.argv[1], float(sys.argv[2]), sys.argv[3]
-outcome = a3c_zoo.train(env, serial=True, workers=1, time_limit_s=limit_s, runs_dir=folder)
+env, limit_s, folder, *overrides = sys.argv[1:]
+outcome = a3c_zoo.train(
+    env, serial=True, workers=1, time_limit_s=float(limit_s), overrides=overrides, runs_dir=folder
+)
 seconds["acting"] = seconds.pop("collect") - seconds["environment"]
 seconds["the rest"] = outcome.training_s - sum(seconds.values())
 print(json.dumps(seconds))
@@ -122,11 +127,22 @@ def ceiling(env: str, seconds: float, workers: int, frame_size: int) -> float:
 
 def ceiling_of(method: str, env: str) -> str:
     """Name of the ceiling that a method is compared with: the one with frames of the method's size."""
-    registry = get_registry()
-    own = resolve_config(registry, registry.env(env), registry.agent("a3c"))
-    sizes = {OURS: own.env.model_dump()["frame_size"], SB3: SB3_SIZE}
-    size = sizes.get(method) or NETWORKS[method.split(",")[0]]
+    if method == SB3:
+        size = SB3_SIZE
+    elif method in (OURS, PLAIN):
+        size = frame_size_of(env, None if method == OURS else PLAIN)
+    else:
+        size = NETWORKS[method.split(",")[0]]
     return CEILING.format(size, size)
+
+
+def frame_size_of(env: str, hyperparams: str | None) -> int:
+    """The frame size of a set of `a3c`, the default one without a name."""
+    registry = get_registry()
+    config = resolve_config(registry, registry.env(env), registry.agent("a3c"), hyperparams=hyperparams)
+    size = config.env.model_dump()["frame_size"]
+    assert isinstance(size, int)
+    return size
 
 
 def split(env: str, seconds: float, workers: int, folder: Path) -> dict[str, float]:
@@ -144,12 +160,14 @@ def measure(env: str, seconds: float, workers: int, folder: Path) -> dict[str, f
     speeds = {CEILING.format(size, size): ceiling(env, seconds / 4, workers, size) for size in sizes}
     speeds[SB3] = train(env, seconds, folder, "--agent", "sb3-a2c")
     speeds[OURS] = train(env, seconds, folder, *as_many)
+    plain = (*as_many, "--hyperparams", PLAIN)
+    speeds[PLAIN] = train(env, seconds, folder, *plain)
     for network, size in NETWORKS.items():
         for precision in PRECISIONS:
             known_as = (f"network.name={network}", "network.activation=null", f"env.frame_size={size}")
             options = (*known_as, f"network.precision={precision}")
             overrides = [part for option in options for part in ("-o", option)]
-            speeds[f"{network}, {precision}"] = train(env, seconds, folder, *as_many, *overrides)
+            speeds[f"{network}, {precision}"] = train(env, seconds, folder, *plain, *overrides)
     return speeds
 
 

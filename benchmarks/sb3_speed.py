@@ -4,8 +4,9 @@
     python benchmarks/doc_tables.py
 
 Run it on an idle machine. SB3 trains with DummyVecEnv, with SubprocVecEnv, and with the one that it takes itself. a3c
-trains as it comes, with a worker for each core, and on Pong also with SB3's network, frames and precision. The methods
-take turns, each in a fresh process. Seconds are those of training: what is measured before training does not count.
+trains as it comes, with a worker for each core. On Pong it also trains with `a3c-plain`, one pass over a rollout, and
+with SB3's network, frames and precision in that set. The methods take turns, each in a fresh process. Seconds are those
+of training: what is measured before training does not count.
 """
 
 from __future__ import annotations
@@ -54,13 +55,16 @@ def methods_of(env: str) -> list[Method]:
     workers = ("--workers", str(available_cores()))
     if env == "cartpole":
         return [*methods, Method(env, "a3c", "a3c", sb3_network, workers)]
-    own = "conv42, 42×42, bfloat16 where it is faster"
+    own = "nature-slim, 84×84, bfloat16 where it is faster"
+    small = "conv42, 42×42, bfloat16 where it is faster"
+    plain = (*workers, "--hyperparams", "a3c-plain")
     same = ("network.name=nature", "network.activation=null", "env.frame_size=84", "network.precision=float32")
     overrides = tuple(word for text in same for word in ("-o", text))
     return [
         *methods,
         Method(env, "a3c", "a3c", own, workers),
-        Method(env, "a3c, the same network", "a3c", sb3_network, (*workers, *overrides)),
+        Method(env, "a3c-plain", "a3c", small, plain),
+        Method(env, "a3c-plain, the same network", "a3c", sb3_network, (*plain, *overrides)),
     ]
 
 

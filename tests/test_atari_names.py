@@ -132,7 +132,7 @@ def test_other_sets_of_the_family(name: str, passes: int, network: str) -> None:
     [
         (
             ["pong", "-o", "network.name=mlp"],
-            "network 'mlp' takes vector observations; environment 'pong' offers Box(0, 255, (4, 42, 42), uint8). "
+            "network 'mlp' takes vector observations; environment 'pong' offers Box(0, 255, (4, 84, 84), uint8). "
             "Choose another: a3c-zoo list networks",
         ),
         (

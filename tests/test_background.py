@@ -26,6 +26,8 @@ from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.probe import read_spaces
 
+#: Keys of a run of few steps.
+SMALL = ["env.num_envs=2", "n_steps=10", "update_samples=10", "run.workers=1", "run.evaluation_every_s=null"]
 #: Pictures of 2×2 pixels with one channel. 7 is the most frequent pixel of the first two, 9 of all.
 FILM = ([[7, 7], [7, 0]], [[7, 9], [9, 255]], [[9, 9], [9, 9]], [[9, 9], [9, 9]])
 
@@ -106,7 +108,7 @@ def test_a_run_goes_on_with_the_background_that_its_parameters_know(
         assert isinstance(policy, model.ModelPolicy)
         return policy.spaces.observations.background
 
-    keys = ["network.center=null", "env.num_envs=2", "run.workers=1", "run.evaluation_every_s=null"]
+    keys = ["network.center=null", *SMALL]
     run = a3c_zoo.train("pong", serial=True, overrides=keys, steps=80, seed=1, runs_dir=tmp_path).run
     assert background(run) == 87
     monkeypatch.setattr(model, "background_of", lambda *_: 99)
@@ -117,7 +119,7 @@ def test_a_run_goes_on_with_the_background_that_its_parameters_know(
 
 
 def test_another_center_is_refused_with_a_cure_that_works(tmp_path: Path) -> None:
-    keys = ["env.num_envs=2", "run.workers=1", "run.evaluation_every_s=null"]
+    keys = SMALL
     first = a3c_zoo.train(
         "pong", serial=True, overrides=[*keys, "network.center=null"], steps=80, name="first", runs_dir=tmp_path
     )

@@ -31,7 +31,7 @@ def test_it_says_what_it_measures(
 
 def test_the_stages_of_a_worker_are_timed(tmp_path: Path) -> None:
     program = runpy.run_path(str(PROGRAMS[0].with_name("atari.py")))["SPLIT"]
-    command = [sys.executable, "-c", program, "pong", "1", str(tmp_path)]
+    command = [sys.executable, "-c", program, "pong", "1", str(tmp_path), "agent.n_steps=16"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=LIMIT_S)
     assert done.returncode == 0, done.stderr
     seconds = json.loads(done.stdout.splitlines()[-1])

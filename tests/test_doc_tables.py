@@ -32,7 +32,8 @@ def test_other_figures_make_another_page(tables: ModuleType, tmp_path: Path, mon
         text = file.read_text(encoding="utf-8")
         (tmp_path / file.name).write_text(text.replace("895", "450").replace("18.16", "58.16"), encoding="utf-8")
     monkeypatch.setattr(tables, "FIGURES", tmp_path)
-    assert "| Pong: steps/s, the same network | 1,705 | 450 | 3.8 × more |" in "\n".join(tables.how_fast())
+    line = "| Pong: steps/s, with `a3c-plain` and the same network | 1,705 | 450 | 3.8 × more |"
+    assert line in "\n".join(tables.how_fast())
     assert "| sb3-a2c | 8 | yes | 58.16 s |" in "\n".join(tables.cartpole_seeds())
     assert tables.written(tables.README) != tables.README.read_text(encoding="utf-8")
 
@@ -76,15 +77,15 @@ def test_readme_divides_by_sb3s_best_too(tables: ModuleType, tmp_path: Path, mon
         ("cartpole", "best", "sb3-a2c", 200),
         ("cartpole", "a3c", "a3c", 1900),
         ("pong", "best", "sb3-a2c", 50),
-        ("pong", "a3c", "a3c", 210),
-        ("pong", "a3c, the same network", "a3c", 80),
+        ("pong", "a3c-plain", "a3c", 210),
+        ("pong", "a3c-plain, the same network", "a3c", 80),
     ]
     head = ("env", "title", "agent", "steps_per_s", "cpu", "cores", "day")
     with (tmp_path / "sb3-speed.csv").open("w", newline="") as file:
         csv.writer(file).writerows([head, *((*each, "Processor", 2, "2026-11-27") for each in speeds)])
     sentence = " ".join(tables.against_the_best_of_sb3())
     assert "machine (Processor, 2 cores, 2026-11-27)" in sentence
-    assert "steps/s: 9.5 on CartPole, 4.2 on Pong as it comes, 1.6 on Pong with the same network (" in sentence
+    assert "steps/s: 9.5 on CartPole, 4.2 on Pong with `a3c-plain`, 1.6 on Pong with the same network (" in sentence
 
 
 def test_seconds_to_a_level_by_hand(tables: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

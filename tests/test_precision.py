@@ -317,5 +317,5 @@ def test_workers_train_in_bfloat16_on_parameters_in_float32(tmp_path: Path) -> N
     assert not torch.equal(parameters, parameters.bfloat16().float())  # they were not rounded on the way
     assert {tensor.dtype for tensor in state["optimizer"].values()} == {torch.float32}
     assert state["optimizer"]["step"] == outcome.updates > 0
-    action, _ = a3c_zoo.load_agent(outcome.run).predict(np.zeros((4, 42, 42), np.uint8))
+    action, _ = a3c_zoo.load_agent(outcome.run).predict(np.zeros((4, 84, 84), np.uint8))
     assert action in range(6)

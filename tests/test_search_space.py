@@ -74,19 +74,19 @@ def test_a_plugin_offers_the_space_of_its_agent_and_a_set_goes_before(make_packa
 def test_a_default_space_has_the_rollouts_that_the_updates_of_a_set_split(registry: Registry) -> None:
     """8 environments, and updates of 40 or all samples: n_steps × k, where k divides 8."""
     choices = {}
-    for env, name in {"pong": None, "breakout": "a3c-plain", "cartpole": None}.items():
+    for env, name in {"pong": "a3c-plain", "breakout": "a3c-plain", "cartpole": None}.items():
         keys = search_space(registry, registry.env(env), A3C, name, [])
         choices[env] = {each.key: each for each in keys}["agent.n_steps"].values
     assert choices["pong"] == choices["breakout"] == (5, 10, 20, 40)
     assert choices["cartpole"] == (5, 8, 10, 16, 20, 32, 40)
     for number in choices["pong"]:
-        resolve_config(registry, registry.env("pong"), A3C, overrides=[f"n_steps={number}"])
+        resolve_config(registry, registry.env("pong"), A3C, hyperparams="a3c-plain", overrides=[f"n_steps={number}"])
     with pytest.raises(ConfigError, match=r"update_samples: 40 .*n_steps 8 × num_envs 8"):
-        resolve_config(registry, registry.env("pong"), A3C, overrides=["n_steps=8"])
+        resolve_config(registry, registry.env("pong"), A3C, hyperparams="a3c-plain", overrides=["n_steps=8"])
 
 
 def test_a_key_with_one_value_left_is_not_searched(registry: Registry) -> None:
-    few = search_space(registry, registry.env("pong"), A3C, None, ["num_envs=1", "update_samples=20"])
+    few = search_space(registry, registry.env("pong"), A3C, "a3c-plain", ["num_envs=1", "update_samples=20"])
     assert "agent.n_steps" not in {each.key for each in few}  # of the choices, 20 alone
 
 
