@@ -21,6 +21,7 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.report.results_json import runs_csv
+from tests.toys_runs import command_line
 from tests.wheels import ROOT
 
 DATA = Path(__file__).parent / "data"
@@ -101,6 +102,30 @@ def test_a_run_that_failed_is_lost_and_one_that_was_interrupted_is_not(runs: Pat
     assert line.startswith("cartpole: 2 of 5 runs of random failed or cannot be read; ")
     assert comparison.results["environments"]["cartpole"]["methods"]["random"]["steps_to_threshold"]["runs"] == 5
     assert comparison.results["environments"]["cartpole"]["methods"]["a3c"]["steps_to_threshold"]["runs"] == 4
+
+
+@pytest.mark.usefixtures("plain_reports")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--status", "steps"], "--status steps"),
+        (["--unsolved", "--status", "steps"], "--status steps --unsolved"),
+        (["--seed", "1", "--seed", "2"], ""),
+    ],
+)
+def test_runs_that_were_chosen_by_how_they_ended_make_no_claims(
+    options: list[str], told: str, runs: Path, tmp_path: Path
+) -> None:
+    """A run that was killed is among those that are not chosen: the others are the survivors."""
+    out = tmp_path / "out"
+    line = ["compare", "cartpole", "--from", str(runs), "--agent", "a3c", "--agent", "random", *options, "--out", out]
+    assert command_line(*line) == 0
+    results = json.loads((out / "results.json").read_text())
+    about = [text for text in results["not_asked"] if "how they ended" in text]
+    assert len(about) == bool(told)
+    for text in about:
+        assert text.startswith(f"Nothing is claimed, because {told} chose")
+        assert text in (out / "report.md").read_text()
 
 
 @pytest.mark.usefixtures("plain_reports")

@@ -535,6 +535,19 @@ def test_nothing_is_claimed_over_all_environments_of_a_method_that_lost_runs_on_
     )
 
 
+def test_nothing_is_claimed_of_runs_that_were_chosen_by_how_they_ended() -> None:
+    runs = [
+        measure(record(name, seed, final=400.0 + seed), f"{name}-{seed}")
+        for name in ("a3c", "ppo")
+        for seed in range(6)
+    ]
+    assert results_of(runs, {}).claims
+    found = results_of(runs, {}, chosen_by="--solved")
+    assert found.claims == ()
+    (why,) = found.unasked
+    assert why in verdict(found)
+
+
 def test_a_method_all_of_whose_runs_failed_is_told() -> None:
     found = together([record("random", seed) for seed in range(5)], lost={("cartpole", "a3c"): 5})
     assert notes(found) == [

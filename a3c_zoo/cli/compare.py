@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -203,6 +203,7 @@ def command(
                 wanted,
                 trust=trust,
                 question=question,
+                chosen_by=_filters_by_end(filters),
             )
         return _tell(results, as_json)
     refuse_trust(trust, "--from")
@@ -247,6 +248,16 @@ def _folders_apart(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, .
     known = get_registry().envs
     folders = [name for name in names if name not in known and os.path.isdir(name)]
     return tuple(map(Path, folders)), tuple(name for name in names if name not in folders)
+
+
+def _filters_by_end(filters: Mapping[str, Any]) -> str:
+    """The options that choose runs by how they ended, as they are typed; "" if none was given."""
+    options = []
+    if "status" in filters:
+        options.append(f"--status {filters['status']}")
+    if "solved" in filters:
+        options.append("--solved" if filters["solved"] else "--unsolved")
+    return " ".join(options)
 
 
 def _refuse_options_of_training(context: click.Context) -> None:

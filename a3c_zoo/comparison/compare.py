@@ -494,12 +494,13 @@ def read(
     runs_dir: Path = DEFAULT_RUNS_DIR,
     trust: bool = False,
     question: str = "",
+    chosen_by: str = "",
 ) -> Comparison:
     """Makes a report of runs as they are.
 
     Args:
         envs, agents: only theirs; all if empty. methods: only runs with their settings, as users write them.
-        wanted, runs_dir, trust: see `read_runs`.
+        wanted, runs_dir, trust: see `read_runs`. chosen_by: see `Results`.
 
     Raises:
         ZooError: there is no run; runs are of different environments and none was named; a seed is there twice; or a
@@ -542,7 +543,7 @@ def read(
     }
     counts = Counter((env, method) for env, method, _ in lost)
     with claimed(out) as folder:
-        return _report(measured, left_out, folder, lost=counts, question=question)
+        return _report(measured, left_out, folder, lost=counts, question=question, chosen_by=chosen_by)
 
 
 def _measure(
@@ -582,6 +583,7 @@ def _report(
     more: Sequence[ReportSection] = (),
     lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
     question: str = "",
+    chosen_by: str = "",
 ) -> Comparison:
     """Writes the report into a folder that was claimed. Raises ZooError if there is no run."""
     from a3c_zoo.report.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
@@ -591,7 +593,7 @@ def _report(
     if not measured:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ZooError(f"there is no run to compare{f' ({reasons})' if reasons else ''}")
-    results = looked_at(results_of(measured, left_out, making, decided, lost, question))
+    results = looked_at(results_of(measured, left_out, making, decided, lost, question, chosen_by))
     is_finished = making is not None and not making.missing
     films = films_of(results.runs) if is_finished else None  # nothing is played of runs as found
     page = page_of(results, films)

@@ -152,6 +152,7 @@ class Results:
         question: the main question, which the user named: a key of `QUESTIONS`; "" for none.
         unasked: pairs and measures about which nothing is asked, and why, one sentence each.
         seen: (environment, method, other) → the report that looked at runs of both before; they make no claims.
+        chosen_by: the options that chose runs by how they ended; "" if none did. Such runs are no sample.
     """
 
     runs: tuple[MeasuredRun, ...]
@@ -167,6 +168,7 @@ class Results:
     question: str = ""
     unasked: tuple[str, ...] = ()
     seen: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    chosen_by: str = ""
 
     @property
     def methods(self) -> list[str]:
@@ -233,6 +235,7 @@ def results_of(
     decided: Decisions | None = None,
     lost: Mapping[tuple[str, str], int] = MappingProxyType({}),
     question: str = "",
+    chosen_by: str = "",
 ) -> Results:
     """Computes the results of runs. left_out: run → reason. The others: see `Results`."""
     records = [run.record for run in runs]
@@ -251,6 +254,7 @@ def results_of(
         decided=decided,
         lost=lost,
         question=question,
+        chosen_by=chosen_by,
     )
     return with_claims(results)
 
@@ -270,6 +274,8 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
     Returns:
         The questions; and why others are not asked, one sentence each.
     """
+    if results.chosen_by:
+        return [], [_why_no_sample(results.chosen_by)]
     if results.caution is not None:
         return [], []
     questions = list[Question]()
@@ -307,6 +313,13 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
             if names not in unlike and not any(name in names for _, name in silent):
                 questions.append(_question_over_all(results.overall, pair))
     return questions, list(unasked)
+
+
+def _why_no_sample(options: str) -> str:
+    return (
+        f"Nothing is claimed, because {options} chose the runs by how they ended: they are no sample of the runs of "
+        f"their methods. Leave out {options} for a report with claims."
+    )
 
 
 def _question_over_all(overall: OverallResults, pair: PairResults) -> Question:
