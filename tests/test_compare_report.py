@@ -214,6 +214,11 @@ def test_methods_with_different_budgets_are_pointed_out() -> None:
         "cartpole: methods had different budgets (a3c: 10,000 steps; nstep: 1,000,000 steps or 60 s of training), "
         "which alone can make a difference, so nothing is claimed there about methods that differ in this."
     ]
+    mixed = [record(name, seed, **own) for name in ("a3c", "nstep") for seed, own in enumerate((few, many))]
+    assert noted(*mixed) == [
+        "cartpole: the runs of each method had different budgets (a3c: 10,000 steps or 1,000,000 steps; "
+        "nstep: 10,000 steps or 1,000,000 steps), which alone can make a difference, so nothing is claimed there."
+    ]
 
 
 def test_methods_with_different_budgets_make_no_claims() -> None:

@@ -19,7 +19,8 @@ from a3c_zoo.words import counted, listed, return_text
 #: How sentences begin that are about all environments together.
 EVERYWHERE = "All environments"
 #: What follows from different budgets.
-UNLIKE = ", which alone can make a difference, so nothing is claimed there about methods that differ in this."
+NOT_THERE = ", which alone can make a difference, so nothing is claimed there"
+UNLIKE = f"{NOT_THERE} about methods that differ in this."
 #: Settings of environments that change neither what an agent sees nor what its actions do.
 ARRANGEMENT = ("env.num_envs", "env.stack")
 THEIR_EVALUATIONS = (
@@ -140,7 +141,7 @@ def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
 
 
 def _about_budgets(results: Results) -> list[str]:
-    """A sentence for each environment whose methods had different budgets. Runs of other programs have none."""
+    """A sentence for each environment whose runs had different budgets. Runs of other programs have none."""
     sentences = []
     for env, in_env in results.environments.items():
         budgets: dict[str, dict[str, None]] = {}  # method → its budgets in words, in order
@@ -148,9 +149,11 @@ def _about_budgets(results: Results) -> list[str]:
             for record in (run.record for run in method.runs if run.record.is_ours):
                 budgets.setdefault(name, {})[budget_of(record)] = None
         records = [run.record for method in in_env.methods.values() for run in method.runs]
+        told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
         if len({frozenset(words) for words in budgets.values()}) > 1:
-            told = "; ".join(f"{name}: {' or '.join(words)}" for name, words in budgets.items())
             sentences.append(f"{env}: methods had different budgets ({told}){UNLIKE}")
+        elif len(in_env.methods) > 1 and len(set(chain.from_iterable(budgets.values()))) > 1:
+            sentences.append(f"{env}: the runs of each method had different budgets ({told}){NOT_THERE}.")
         elif is_time_of_other_machines(records):
             sentences.append(
                 f"{env}: the budget is a time, and the runs were made on different machines{UNLIKE}"
