@@ -525,6 +525,26 @@ def test_nothing_is_claimed_of_a_method_that_lost_runs() -> None:
     assert "| a3c | 6 of 20 | 14 % | – (29.5 s to –) |" in markdown(page_of(found))
 
 
+def test_nothing_is_claimed_of_a_method_with_few_seeds_and_the_others_are_compared() -> None:
+    """One run of random is missing in one environment, and all claims were."""
+    seeds = {"a3c": 10, "ppo": 10, "random": 4}
+    runs = [record(name, seed, final=400.0 + seed) for name, number in seeds.items() for seed in range(number)]
+    found = together(runs)
+    assert {(claim.question.method, claim.question.other) for claim in found.claims} == {("a3c", "ppo")}
+    assert found.caution is not None
+    assert found.caution in verdict(found)
+    elsewhere = [record(name, seed, final=400.0 + seed, env="pong") for name in seeds for seed in range(10)]
+    asked = {
+        (claim.question.env, claim.question.method, claim.question.other)
+        for claim in together([*runs, *elsewhere]).claims
+    }
+    assert asked == {
+        *(("pong", *pair) for pair in (("a3c", "ppo"), ("a3c", "random"), ("ppo", "random"))),
+        ("cartpole", "a3c", "ppo"),
+        (None, "a3c", "ppo"),
+    }
+
+
 def test_nothing_is_claimed_over_all_environments_of_a_method_that_lost_runs_on_one() -> None:
     whole = [record(m, s, final=400.0 + s, env=e) for m in ("a3c", "ppo", "random") for s in range(1, 7) for e in ENVS]
     found = together(whole, lost={("pong", "a3c"): 1})

@@ -187,10 +187,20 @@ def test_an_area_by_hand() -> None:
 
 
 def test_few_seeds_claim_nothing() -> None:
-    assert caution({"a3c": 5, "sb3-a2c": 10}) is None
-    text = caution({"a3c": 10, "sb3-a2c": 4, "random": 1})
+    assert caution({"cartpole": {"a3c": 5, "sb3-a2c": 10}}) is None
+    text = caution({"cartpole": {"a3c": 10, "sb3-a2c": 4, "random": 1}})
     assert text is not None
     assert text.startswith("Fewer than 5 seeds (sb3-a2c: 4, random: 1): no claim can be made that one method is better")
+
+
+def test_few_seeds_of_one_method_silence_no_other() -> None:
+    many = {"a3c": 10, "sb3-a2c": 10}
+    before = "Fewer than 5 seeds (random: 3): nothing is claimed about random"
+    after = "Look at the single runs."
+    assert caution({"cartpole": {**many, "random": 3}}) == f"{before}. {after}"
+    assert caution({"cartpole": {**many, "random": 3}, "pong": {**many, "random": 9}}) == (
+        f"{before} where there are so few, nor over all environments. {after}"
+    )
 
 
 # Against rliable

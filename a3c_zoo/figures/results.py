@@ -178,13 +178,12 @@ class Results:
     @property
     def caution(self) -> str | None:
         """The warning about few seeds; None if all methods have enough in every environment that has them."""
-        numbers = [
-            (name, len(method.runs))
-            for env in self.environments.values()
-            for name, method in env.methods.items()
-        ]
-        counts = {name: [runs for method, runs in numbers if method == name] for name in self.methods}
-        return statistics.caution({name: min(numbers) for name, numbers in counts.items()})
+        return statistics.caution(
+            {
+                env: {name: len(method.runs) for name, method in in_env.methods.items()}
+                for env, in_env in self.environments.items()
+            }
+        )
 
     @property
     def machines(self) -> list[str]:
@@ -276,15 +275,13 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
     """
     if results.chosen_by:
         return [], [_why_no_sample(results.chosen_by)]
-    if results.caution is not None:
-        return [], []
     questions = list[Question]()
     unasked = dict[str, None]()
     # Methods whose runs are no sample, each with its environment.
     silent = {(env, name) for env, name in results.lost}
-    unlike = set[
-        tuple[str, str]
-    ]()  # pairs that had different budgets somewhere, or that a report looked at before
+    # Pairs that had different budgets somewhere, or that a report looked at before; and those with few seeds somewhere.
+    unlike = set[tuple[str, str]]()
+    few = set[tuple[str, str]]()
     for env, in_env in results.environments.items():
         for name, method in in_env.methods.items():
             if lacking := _without_final_return(method.runs):
@@ -296,7 +293,10 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
         for pair in in_env.pairs:
             names = pair.method, pair.other
             both = [in_env.methods[name].runs for name in names]
-            if (env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
+            sizes = len(both[0]), len(both[1])
+            if min(sizes) < statistics.MIN_SEEDS:
+                few.add(names)
+            elif (env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
                 unlike.add(names)
             elif not {(env, name) for name in names} & silent:
                 for measure, chance in pair.asked.items():
@@ -305,12 +305,11 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
                     if why := _why_unasked(measure, *both):
                         unasked[f"{env}: {why.format(*names)}."] = None
                         continue
-                    sizes = len(both[0]), len(both[1])
                     questions.append(Question(env, measure, *names, chance, sizes, min(sizes)))
     if results.overall is not None:
         for pair in results.overall.pairs:
             names = pair.method, pair.other
-            if names not in unlike and not any(name in names for _, name in silent):
+            if names not in unlike | few and not any(name in names for _, name in silent):
                 questions.append(_question_over_all(results.overall, pair))
     return questions, list(unasked)
 

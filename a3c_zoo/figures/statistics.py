@@ -23,6 +23,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from a3c_zoo.words import listed
+
 Floats = NDArray[np.float64]
 #: Reduces `[..., seeds, environments]` to `[...]`.
 Statistic = Callable[[Floats], Floats]
@@ -288,16 +290,24 @@ def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Band:
     return Band(share, low, high)
 
 
-def caution(seeds: Mapping[str, int]) -> str | None:
-    """The warning about methods with too few seeds; None if all have enough.
+def caution(seeds: Mapping[str, Mapping[str, int]]) -> str | None:
+    """The warning about methods with too few seeds; None if all have enough in every environment that has them.
 
-    seeds: method → the fewest seeds that it has in an environment.
+    seeds: environment → method → how many seeds it has.
     """
-    few = {method: count for method, count in seeds.items() if count < MIN_SEEDS}
+    fewest: dict[str, int] = {}
+    for methods in seeds.values():
+        for method, count in methods.items():
+            fewest[method] = min(count, fewest.get(method, count))
+    few = {method: count for method, count in fewest.items() if count < MIN_SEEDS}
     if not few:
         return None
     counts = ", ".join(f"{method}: {count}" for method, count in few.items())
-    return (
-        f"Fewer than {MIN_SEEDS} seeds ({counts}): no claim can be made that one method is better than another. "
-        "Look at the single runs."
-    )
+    with_enough = [sum(count >= MIN_SEEDS for count in methods.values()) for methods in seeds.values()]
+    if max(with_enough) < 2:
+        what = "no claim can be made that one method is better than another"
+    elif len(seeds) == 1:
+        what = f"nothing is claimed about {listed(few)}"
+    else:
+        what = f"nothing is claimed about {listed(few)} where there are so few, nor over all environments"
+    return f"Fewer than {MIN_SEEDS} seeds ({counts}): {what}. Look at the single runs."
