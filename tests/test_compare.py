@@ -471,6 +471,16 @@ def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     assert Run(path).says_nothing
 
 
+class Listener(ComparisonWatcher):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.told.append(text)
+
+
 class Blind(Inline):
     """Evaluates nothing."""
 
@@ -482,9 +492,32 @@ def test_a_run_whose_evaluation_fails_is_left_out_and_lost(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)  # where the engine notes its trainings
     planned = next(run for run in plan(runs_dir=tmp_path, steps=300).runs if run.method == "random")
     played = _Played()
-    _play(Plan((planned,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, Blind())
-    assert list(played.left_out.values()) == ["its evaluation failed: it is dark"]
-    assert (played.lost, played.failed) == ({(planned.env, "random"): 1}, [])
+    watcher = Listener()
+    _play(Plan((planned,), tmp_path, reuse=True), 1, watcher, played, Blind())
+    ((path, fault),) = played.left_out.items()
+    assert fault == "its evaluation failed: it is dark"
+    assert (played.lost, played.failed) == ({(planned.env, "random"): 1}, [path.name])
+    cure = f"The same command tries again; to train this run again, first: a3c-zoo rm {path}"
+    assert watcher.told == [f"random on cartpole, seed 1: {fault}. {cure}"]
+
+
+def test_a_damaged_checkpoint_of_a_finished_run_is_told_with_a_cure_that_works(
+    inside: Compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(inside.folder / "runs", tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    (run,) = tmp_path.glob("runs/cartpole-random-s1-*")
+    *_, last = sorted((run / "checkpoints").iterdir())
+    last.write_bytes(last.read_bytes()[:100])
+    (run / "evaluations.json").unlink()
+    monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda runs: None)
+    assert command_line(*ARGUMENTS, "--yes", "--out", "out") == 1
+    told = " ".join(capsys.readouterr().out.split())
+    name = run.relative_to(tmp_path)
+    assert "random on cartpole, seed 1: its evaluation failed: checkpoint " in told
+    assert f"to train this run again, first: a3c-zoo rm {name}" in told
+    assert command_line("rm", str(name), "--yes") == 0
+    assert [planned.method for planned in plan().missing] == ["random"]
 
 
 def test_a_run_that_is_stopped_before_it_begins_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -731,7 +764,7 @@ def test_a_run_whose_checkpoints_are_gone_needs_none_if_all_was_played(inside: C
     for checkpoint in (run / "checkpoints").iterdir():
         checkpoint.unlink()
     assert missing_tasks(run, EPISODES) == {}
-    with pytest.raises(RunDirectoryError, match="no checkpoint to evaluate; train it anew: compare --no-reuse"):
+    with pytest.raises(RunDirectoryError, match="it has no checkpoint to evaluate"):
         missing_tasks(run, EPISODES + 1)
 
 

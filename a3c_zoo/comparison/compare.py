@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +65,7 @@ class Comparison:
         left_out: run → why its figures are not in the results.
         out: the folder of the report, with `REPORT_FILES`.
         verdict: the conclusions, one sentence each.
-        failed: the names of the runs whose training failed.
+        failed: the names of the runs that failed: in training, in their evaluation, or when they were read.
         answers: those sentences of the verdict that answer a question → whether a difference is shown.
     """
 
@@ -455,11 +456,25 @@ def _evaluate(
         records, left_out = read_runs(unharmed, trust=True)  # their configurations are the planned ones
     methods = {each.path: each.run.method for each in trained}
     played.records += [replace(record, method=methods[record.path]) for record in records]
-    played.left_out |= left_out | failed | faults
-    played.failed += [path.name for path in failed]
-    without_figures = left_out.keys() | failed.keys() | faults.keys()
+    unusable = left_out | faults  # the watcher knows of the trainings that failed
+    for each in trained:
+        if each.path in unusable:
+            watcher.message(_about_unusable(each, unusable[each.path]))
+    without_figures = failed | unusable
+    played.left_out |= without_figures
+    played.failed += [path.name for path in without_figures]
     lost = (each.run for each in trained if each.path in without_figures and not Run(each.path).says_nothing)
     played.lost += Counter((run.env, run.method) for run in lost)
+
+
+def _about_unusable(trained: Trained, reason: str) -> str:
+    """What a watcher is told of a run that was trained and has no figures, with the cure."""
+    run = trained.run
+    remove = shlex.join(["a3c-zoo", "rm", str(trained.path)])
+    return (
+        f"{run.method} on {run.env}, seed {run.seed}: {reason}. The same command tries again; to train this run "
+        f"again, first: {remove}"
+    )
 
 
 def _play_until_decided(

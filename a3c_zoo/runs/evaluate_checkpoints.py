@@ -49,7 +49,7 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
     if not known:
         if directory.outcome is not None and directory.outcome.steps in done:  # nothing is left to play
             return {}
-        raise RunDirectoryError("it has no checkpoint to evaluate; train it anew: compare --no-reuse")
+        raise RunDirectoryError("it has no checkpoint to evaluate")
     missing = [step for step in chosen_steps(known) if step not in done]
     if not missing:
         return {}
