@@ -637,6 +637,23 @@ def test_environments_that_differ_are_named(ten: Results) -> None:
     )
 
 
+def test_versions_that_differ_are_named() -> None:
+    def noted(*versions: dict[str, str]) -> list[str]:
+        methods = ("a3c", "a3c", "nstep", "nstep")
+        runs = [
+            record(name, seed, versions=each) for seed, (name, each) in enumerate(zip(methods, versions, strict=True))
+        ]
+        theirs = record("ppo", 1, settings={}, host={}, versions={})
+        return [note for note in notes(together([*runs, theirs])) if "version" in note]
+
+    old, new = ({"a3c-zoo": version, "torch": version} for version in ("0.2.0", "0.3.0"))
+    assert noted(old, old, old, old) == []
+    assert noted(old, new, new, {}) == [
+        "cartpole: different versions of a3c-zoo made the runs (a3c: 0.2.0 and 0.3.0; nstep: 0.3.0 and an unknown "
+        "version), so a difference may come from these."
+    ]
+
+
 def test_a_new_statistic_is_one_function_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line is an entry of `STATISTICS`: results.json and every table of scores have the statistic then."""
 

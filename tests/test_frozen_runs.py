@@ -104,6 +104,17 @@ def test_they_are_compared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert "sb3-a2c" in (tmp_path / "report" / "report.md").read_text()
 
 
+def test_they_are_compared_by_a_later_version(tmp_path: Path) -> None:
+    """The version of the runs is changed in place of the one that reads: it is not that of this one, either."""
+    for name in ("a3c", "sb3-a2c"):
+        run = Path(shutil.copytree(FOLDER / RUNS[0].parent.name / name, tmp_path / name))
+        versions = json.loads((run / "meta.json").read_text())["versions"]
+        change(run / "meta.json", {"versions": versions | {"a3c-zoo": "0.2.99"}})
+    comparison = a3c_zoo.compare(sources=tmp_path, out=tmp_path / "report")
+    assert comparison.left_out == {}
+    assert set(comparison.results["machine_and_versions"]["a3c-zoo"]) == {"0.2.99"}
+
+
 def newer_run(run: Path) -> None:
     change(run / "meta.json", {"format": 99})
 

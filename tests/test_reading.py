@@ -222,12 +222,6 @@ def spoil(run: Path, file: str, change: Any) -> None:
     ("file", "change", "message"),
     [
         ("meta.json", lambda meta: meta.update(format=2), "has run format 2; this version reads 1"),
-        (
-            "meta.json",
-            lambda meta: meta["versions"].update({"a3c-zoo": "0.0.9"}),
-            f"made by a3c-zoo 0.0.9; this is {a3c_zoo.__version__}",
-        ),
-        ("meta.json", lambda meta: meta.pop("versions"), "made by a3c-zoo of an unknown version; this is "),
         ("outcome.json", lambda outcome: outcome.update(reason="interrupted", detail=""), "its end was 'interrupted'"),
         (
             "outcome.json",
@@ -244,6 +238,22 @@ def test_what_cannot_be_compared(run: Path, file: str, change: Any, message: str
     assert message in reason
     assert "\n" not in reason
     assert str(run) not in reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda meta: meta["versions"].update({"a3c-zoo": "0.3.0"}),
+        lambda meta: meta["versions"].update({"a3c-zoo": "0.1.0"}),
+        lambda meta: meta.pop("versions"),
+    ],
+)
+def test_runs_of_other_versions_are_read_and_may_be_lost(run: Path, change: Any) -> None:
+    """The format of a run decides, as docs/promises.md has it."""
+    spoil(run, "meta.json", change)
+    assert [each.path for each in read_runs([run])[0]] == [run]
+    (run / "outcome.json").unlink()
+    assert [each.path for each in lost_runs([run])] == [run]
 
 
 @pytest.mark.parametrize(

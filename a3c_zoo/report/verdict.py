@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+from a3c_zoo.cures import DISTRIBUTION
 from a3c_zoo.figures import decisions
 from a3c_zoo.figures.budgets import are_alike_long, budget_of, is_time_of_other_machines
 from a3c_zoo.figures.claims import ERROR, Claim, needs, percent
@@ -92,6 +93,7 @@ def _other_notes(results: Results) -> list[str]:
         if any(_settings_of(run.record) != _settings_of(method.runs[0].record) for run in method.runs)
     ]
     notes += _about_environments(results)
+    notes += _about_versions(results)
     if len(results.machines) > 1:
         notes.append(f"The runs were made on different machines: {listed(results.machines)}.")
     notes += results.making.engine_notes if results.making else ()
@@ -114,6 +116,22 @@ def _about_environments(results: Results) -> list[str]:
             sentences.append(
                 f"{env}: the runs differ in {listed(differ)}, so a difference may come from their environments."
             )
+    return sentences
+
+
+def _about_versions(results: Results) -> list[str]:
+    """A sentence for each environment whose runs are of different versions: the same settings may learn otherwise."""
+    sentences = []
+    for env, in_env in results.environments.items():
+        versions: dict[str, dict[str, None]] = {}  # method → the versions of its runs, in order
+        for name, method in in_env.methods.items():
+            for record in (run.record for run in method.runs if run.record.is_ours):
+                version = record.versions.get(DISTRIBUTION, "an unknown version")
+                versions.setdefault(name, {})[version] = None
+        if len(set(chain.from_iterable(versions.values()))) > 1:
+            told = "; ".join(f"{name}: {listed(found)}" for name, found in versions.items())
+            made = f"different versions of {DISTRIBUTION} made the runs ({told})"
+            sentences.append(f"{env}: {made}, so a difference may come from these.")
     return sentences
 
 

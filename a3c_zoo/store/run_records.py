@@ -22,7 +22,6 @@ from a3c_zoo.store.foreign_runs import ForeignRun, is_foreign_run, read_foreign_
 from a3c_zoo.store.run import Run, RunSummary, method_name
 from a3c_zoo.store.tables import Curve, read_monitor
 from a3c_zoo.store.timing_file import Timing
-from a3c_zoo.version import __version__
 
 #: The reasons of an end before the budget was spent. Such a run has no figures of a whole one.
 CUT_SHORT: Final = ("interrupted", "error")
@@ -163,14 +162,12 @@ def lost_runs(paths: Iterable[Path]) -> list[RunRecord]:
     """The lost runs among those at `paths`, which `read_runs` could not use; without curves.
 
     A run that trained and has no figures is lost, whatever it lacks: an error ended it, it was killed, or its figures
-    are damaged or not finite. A run is not lost if a user interrupted it, if it still runs, if it never made a step, or
-    if another version of a3c-zoo made it.
+    are damaged or not finite. A run is not lost if a user interrupted it, if it still runs, or if it never made a step.
     """
     lost = []
     for run in map(Run, paths):
         with suppress(RunDirectoryError):
-            is_of_this_version = run.versions.get("a3c-zoo") == __version__
-            if is_of_this_version and not run.is_alive and not run.says_nothing:
+            if not run.is_alive and not run.says_nothing:
                 lost.append(_without_curves(run))
     return lost
 
@@ -225,8 +222,7 @@ def read_run(path: Path, *, strict: bool = True, frame_skip: int | None = None) 
     """Reads a run directory, or a folder of another program (`foreign_runs`).
 
     Args:
-        strict: refuse a run directory whose run has not ended, or that another version of a3c-zoo made, and a folder
-            without a monitor.
+        strict: refuse a run directory whose run has not ended, and a folder without a monitor.
         frame_skip: of other programs, see `read_monitors`.
 
     Raises:
@@ -266,11 +262,8 @@ def _is_ours(path: Path) -> bool:
 def _ours(run: Run, strict: bool) -> RunRecord:
     if not os.path.lexists(run.meta_file):
         raise RunDirectoryError("incomplete: it has no meta.json")
-    if strict:
-        if (made_by := run.versions.get("a3c-zoo", "of an unknown version")) != __version__:
-            raise RunDirectoryError(f"made by a3c-zoo {made_by}; this is {__version__}")
-        if run.is_alive:
-            raise RunDirectoryError("still running")
+    if strict and run.is_alive:
+        raise RunDirectoryError("still running")
     outcome = run.outcome
     settings = run.settings
     if strict:
