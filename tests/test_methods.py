@@ -113,7 +113,8 @@ def chosen(records: Sequence[RunRecord], *methods: str) -> list[RunRecord]:
     return runs_of_methods(get_registry(), records, [parsed_method(get_registry(), text) for text in methods], ())
 
 
-def test_runs_are_told_apart_by_their_settings(runs: Path) -> None:
+def test_runs_are_told_apart_by_their_settings(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a3c_zoo.config.settings.available_cores", lambda: 2)
     records, _ = read_runs([runs])
     own = "a3c -o run.workers=1"
     found = chosen(records, f"low={own} -o agent.gamma=0.9", f"own={own}")
@@ -128,9 +129,28 @@ def test_runs_are_told_apart_by_their_settings(runs: Path) -> None:
     assert chosen(records, "nstep") == []
     with pytest.raises(ZooError, match="'own' and 'again' both have the settings of "):
         chosen(records, f"own={own}", f"again={own} -o agent.gamma=0.98")
-    nothing = [parsed_method(get_registry(), f"x={own} -o agent.gamma=0.5")]
-    with pytest.raises(ZooError, match="no run has the settings of method 'x'"):
-        refuse_methods_without_runs(nothing, found)
+    auto = chosen(records, "a3c -o run.workers=auto")  # each machine has a number of its own
+    assert sorted((run.seed, run.settings["run.workers"]) for run in auto) == [(1, 1), (2, 1)]
+    both = chosen(records, "a3c -o run.workers=auto -o agent.gamma=0.9", f"one={own} -o agent.gamma=0.9")
+    assert {run.method for run in both} == {"one"}  # it has all settings of this method
+
+
+def test_a_method_without_a_run_says_what_the_nearest_run_has(runs: Path) -> None:
+    records, _ = read_runs([runs])
+
+    def refusal(text: str) -> str:
+        method = parsed_method(get_registry(), text)
+        with pytest.raises(ZooError) as raised:
+            refuse_methods_without_runs(get_registry(), [method], [], records, ())
+        return str(raised.value)
+
+    begin = "--from: no run has the settings of method 'x'. "
+    low = next(run.path.name for run in records if run.settings["agent.gamma"] == 0.9)
+    assert refusal("x=a3c -o agent.gamma=0.9") == f"{begin}The nearest one is {low}: run.workers is 1, not 2."
+    assert refusal("x=nstep") == f"{begin}No run is of nstep."
+    many = " ".join(f"-o agent.{key}" for key in ("gamma=0.5", "n_steps=7", "gae_lambda=0.5", "value_coefficient=0.3"))
+    more = "-o optimizer.learning_rate=0.5 -o optimizer.epsilon=0.1 -o run.workers=1"
+    assert refusal(f"x=a3c {many} {more}").endswith(", and 1 other setting.")
 
 
 @pytest.mark.usefixtures("plain_reports")

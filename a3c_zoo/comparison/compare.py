@@ -537,8 +537,9 @@ def read(
     parsed = [parsed_method(registry, text) for text in methods]
     trusted_envs = {run.env for run in chosen if run.is_trusted}
     if methods:
-        chosen = runs_of_methods(registry, chosen, parsed, trusted_envs)
-        refuse_methods_without_runs(parsed, chosen)
+        on_these_envs = chosen
+        chosen = runs_of_methods(registry, on_these_envs, parsed, trusted_envs)
+        refuse_methods_without_runs(registry, parsed, chosen, on_these_envs, trusted_envs)
     there = {run.env for run in chosen}
     named = told_apart(chosen)
     unread = unread_on(unread, there) if envs else unread

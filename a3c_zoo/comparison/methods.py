@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -11,18 +12,21 @@ from typing import Any, Final
 
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import resolve_config
-from a3c_zoo.errors import UnknownNameError, ZooError
+from a3c_zoo.errors import UnknownNameError, ZooError, printable
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, unknown_entry
 from a3c_zoo.store.run import method_name
 from a3c_zoo.store.run_records import RunRecord
 from a3c_zoo.synonyms import agent_cure, agent_for
+from a3c_zoo.words import counted
 
 #: How a method is written.
 FORM: Final = '[NAME=]AGENT[:SET] [-o KEY=VALUE]..., such as "fast=a3c:a3c-ppo -o agent.gamma=0.98"'
 #: Sections of a configuration that make a method, and keys of the section `run` that do.
 OF_A_METHOD: Final = ("env", "agent", "network", "optimizer")
 OF_RUN: Final = ("run.workers", "run.device")
+#: How many settings the message of a method without a run names, at most.
+DIFFERENCES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,8 @@ def runs_of_methods(
 ) -> list[RunRecord]:
     """The runs with the settings of a method, each called like it.
 
-    Seeds, budgets and the lengths of schedules may be any: a comparison sets them.
+    Seeds, budgets and the lengths of schedules may be any: a comparison sets them. Where `run.workers: auto` chooses
+    the number of workers, this may be any, too, unless the run has all settings of another method.
 
     Args:
         trusted_envs: the environments that may name a module to import.
@@ -157,12 +162,13 @@ def runs_of_methods(
         ZooError: a run has the settings of two methods; or an environment names a module and is not trusted.
     """
     owners: dict[Path, Method] = {}
-    for method in methods:
-        for env in dict.fromkeys(run.env for run in runs if run.is_ours):
-            entry = registry.env(env, is_trusted=env in trusted_envs)
-            wanted = method_settings(method.config(registry, entry), method.overrides)
-            for run in runs:
-                if run.env != env or not _is_of(method, wanted, run):
+    envs = dict.fromkeys(run.env for run in runs if run.is_ours)
+    for any_workers in (False, True):
+        free = [run for run in runs if run.path not in owners]
+        for method, env in itertools.product(methods, envs):
+            wanted = _settings_on(registry, method, env, env in trusted_envs, any_workers)
+            for run in free:
+                if run.env != env or not _has_agent(method, run) or _unlike(wanted, run):
                     continue
                 if run.path in owners:
                     two = f"'{owners[run.path].name}' and '{method.name}'"
@@ -172,25 +178,71 @@ def runs_of_methods(
     return [replace(run, method=owners[run.path].label or run.method) for run in chosen]
 
 
-def _is_of(method: Method, wanted: Mapping[str, Any], run: RunRecord) -> bool:
-    agent = method_name(method.agent.name, run.settings.get("env.stack"))
-    return (
-        run.is_ours
-        and run.method == agent
-        and all(run.settings.get(key) == each for key, each in wanted.items())
-    )
+def _settings_on(
+    registry: Registry, method: Method, env: str, is_trusted: bool, any_workers: bool
+) -> dict[str, Any]:
+    """The settings that runs of a method have on an environment.
+
+    any_workers: leaves out the number of workers that `auto` chooses here; another machine chooses another one.
+    """
+    config = method.config(registry, registry.env(env, is_trusted=is_trusted))
+    settings = method_settings(config, method.overrides)
+    if any_workers and config.workers_why:
+        del settings["run.workers"]
+    return settings
 
 
-def refuse_methods_without_runs(methods: Sequence[Method], runs: Sequence[RunRecord]) -> None:
-    """Raises ZooError if `runs_of_methods` has found no run of a method."""
-    there = {run.method for run in runs}
+def _has_agent(method: Method, run: RunRecord) -> bool:
+    return run.is_ours and run.method == method_name(method.agent.name, run.settings.get("env.stack"))
+
+
+def _unlike(wanted: Mapping[str, Any], run: RunRecord) -> list[str]:
+    """The keys of the settings that a run does not have."""
+    return [key for key, value in wanted.items() if run.settings.get(key) != value]
+
+
+def refuse_methods_without_runs(
+    registry: Registry,
+    methods: Sequence[Method],
+    chosen: Sequence[RunRecord],
+    runs: Sequence[RunRecord],
+    trusted_envs: Collection[str],
+) -> None:
+    """Raises ZooError if `runs_of_methods` has chosen no run of a method among `runs`."""
+    there = {run.method for run in chosen}
     for method in methods:
         if method.label:
             names = {method.label}
         else:
             names = {method.agent.name, f"{method.agent.name}@zoo"}
         if not names & there:
-            raise ZooError(f"--from: no run has the settings of method '{method.name}'")
+            nearest = _nearest(registry, method, runs, trusted_envs)
+            raise ZooError(f"--from: no run has the settings of method '{method.name}'. {nearest}")
+
+
+def _nearest(
+    registry: Registry, method: Method, runs: Sequence[RunRecord], trusted_envs: Collection[str]
+) -> str:
+    """In which settings the run differs that has most of a method's, in one sentence."""
+    found = []
+    for run in runs:
+        if _has_agent(method, run):
+            wanted = _settings_on(registry, method, run.env, run.env in trusted_envs, any_workers=True)
+            found.append((_unlike(wanted, run), wanted, run))
+    if not found:
+        return f"No run is of {method.agent.name}."
+    keys, wanted, run = min(found, key=lambda each: len(each[0]))
+    told = [
+        f"{key} is {_as_json(run.settings.get(key))}, not {_as_json(wanted[key])}"
+        for key in keys[:DIFFERENCES]
+    ]
+    if len(keys) > DIFFERENCES:
+        told.append(f"and {counted(len(keys) - DIFFERENCES, 'other settings')}")
+    return f"The nearest one is {run.path.name}: {', '.join(told)}."
+
+
+def _as_json(value: Any) -> str:
+    return printable(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def method_settings(config: Config, overrides: Sequence[str] = ()) -> dict[str, Any]:
