@@ -200,5 +200,7 @@ def test_a_report_of_runs_with_two_settings(runs: Path, tmp_path: Path, capsys: 
     ]
     assert command_line("compare", "cartpole", "--from", runs, *words) == 0
     results = json.loads(capsys.readouterr().out)
+    assert (results["out"], results["failed"]) == (str(tmp_path / "out"), [])
+    assert results["verdict"][0] in (tmp_path / "out/report.md").read_text().replace("\\", "")
     assert [*results["environments"]["cartpole"]["methods"]] == ["low", "a3c -o run.workers=1"]
     assert [run["method"] for run in results["runs"]] == ["low", "low", *["a3c -o run.workers=1"] * 2]

@@ -306,7 +306,8 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
 
 def _tell(comparison: Comparison, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps(comparison.results, indent=2))
+        more = {"out": str(comparison.out), "verdict": comparison.verdict, "failed": comparison.failed}
+        click.echo(json.dumps(comparison.results | more, indent=2))
     else:
         shown = comparison.answers
         colours = {text: "green" if shown.get(text) else "yellow" for text in comparison.answer}
