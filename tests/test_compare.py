@@ -471,6 +471,23 @@ def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     assert Run(path).says_nothing
 
 
+def test_a_file_that_is_edited_while_a_comparison_runs_makes_no_run_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds after the edit would have the same name and other values."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "mine.yml"
+    file.write_text("agent: {gamma: 0.9}\nrun: {workers: auto}\n")
+    planned = plan(methods=["x=a3c:mine.yml", "random"], baselines=[], runs_dir=tmp_path, steps=640, seeds=[1]).runs[0]
+    one = Plan((planned,), tmp_path, reuse=True)
+    (as_planned,) = train_plan(one, ComparisonWatcher(), Inline())
+    assert as_planned.fault is None
+    file.write_text("agent: {gamma: 0.8}\noptimizer: {epsilon: 0.01}\nrun: {workers: 1}\n")
+    (edited,) = train_plan(replace(one, reuse=False), ComparisonWatcher(), Inline())
+    assert edited.fault is not None
+    assert edited.fault.startswith("it was trained with other values of agent.gamma and optimizer.epsilon than planned")
+
+
 class Listener(ComparisonWatcher):
     """Keeps what it is told."""
 

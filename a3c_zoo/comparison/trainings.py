@@ -10,11 +10,16 @@ from pathlib import Path
 
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.plan import Plan, PlannedRun
+from a3c_zoo.config.models import PLUGINS
 from a3c_zoo.config.sets import dump_config
+from a3c_zoo.config.yaml import parse_document
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob, new_run_name
 from a3c_zoo.engines.shared_folder import reserved
 from a3c_zoo.engines.slots import Post, side_by_side
+from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.store.run import Run, flattened
+from a3c_zoo.words import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +122,32 @@ def _run_job(
 ) -> Trained:
     name = new_run_name(run.env, run.method, run.seed)
     job = TrainingJob(run.command, run.config.run.workers, plan.runs_dir, name)
-    return Trained(run, job.path, engine.train(job, tell))
+    fault = engine.train(job, tell)
+    if fault is None:
+        fault = _not_as_planned(run, job.path)
+    return Trained(run, job.path, fault)
+
+
+def _not_as_planned(run: PlannedRun, path: Path) -> str | None:
+    """Why a trained run is not the planned one, in one line; None if it has the planned settings.
+
+    A training reads files and sets anew, and somebody can edit them while a comparison runs.
+    """
+    planned = flattened(parse_document(dump_config(run.config).encode(), "the plan").data)
+    try:
+        trained = Run(path).settings
+    except RunDirectoryError as error:
+        return str(error)
+    differ = {key for key in planned.keys() | trained.keys() if planned.get(key) != trained.get(key)}
+    # What the machine that trained decides: `auto`, and which run hooks are there.
+    if run.config.workers_why:
+        differ.discard("run.workers")
+    if "network.precision" not in run.config.sources:
+        differ.discard("network.precision")
+    differ = {key for key in differ if not key.startswith(f"{PLUGINS}.")}
+    if not differ:
+        return None
+    return (
+        f"it was trained with other values of {listed(sorted(differ))} than planned: a file or a set has changed "
+        "meanwhile. Give the command again, which plans anew, and leave them as they are while it runs"
+    )

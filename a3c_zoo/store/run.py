@@ -190,10 +190,7 @@ class Run(RunDirectory):
         for key in ("steps", "episodes", "time_limit_s"):
             if not isinstance(sections["run"].get(key), int | float | None):
                 raise RunDirectoryError(f"{name} is damaged: run.{key} is no number")
-        pairs = (
-            (f"{section}.{key}", value) for section, keys in sections.items() for key, value in keys.items()
-        )
-        return {printable(key): value for key, value in pairs}
+        return flattened(sections)
 
     @cached_property
     def timing(self) -> Timing | None:
@@ -378,6 +375,13 @@ class Run(RunDirectory):
 def _texts(values: Any) -> dict[str, str]:
     pairs = values.items() if isinstance(values, dict) else ()
     return {printable(str(name)): printable(str(value)) for name, value in pairs}
+
+
+def flattened(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a configuration in sections, "section.key" → value. Keys are printable."""
+    sections = {name: keys for name, keys in document.items() if isinstance(keys, dict)}
+    pairs = ((f"{name}.{key}", value) for name, keys in sections.items() for key, value in keys.items())
+    return {printable(key): value for key, value in pairs}
 
 
 def method_name(agent: str, stack: str | None, init_from: Mapping[str, Any] | None = None) -> str:
