@@ -821,9 +821,21 @@ def test_a_time_limit_takes_the_place_of_a_sets_own_budget(tmp_path: Path) -> No
     runs = {run.method: run for run in plan(steps=None, time_limit=20.0, baselines=["sb3-ppo"], runs_dir=tmp_path).runs}
     ppo = runs["sb3-ppo"].config
     assert (ppo.run.steps, ppo.run.time_limit_s, ppo.run.checkpoint_every_s) == (None, 20.0, 2.0)
+    assert ppo.run.checkpoint_every_steps is None
     assert ppo.to_dict()["agent"]["schedule_steps"] == 100_000  # over which its set lets the rates fall
     assert runs["a3c"].config.run.steps is None
     assert {run.guess_s for run in runs.values()} == {25.0}
+
+
+def test_no_run_keeps_other_checkpoints_than_those_that_are_evaluated(tmp_path: Path) -> None:
+    """Those of every 300 seconds filled the disk, whose room was checked for eleven of each run."""
+    file = tmp_path / "often.yml"
+    file.write_text("run: {checkpoint_every_steps: 100, checkpoint_every_s: 1}\n")
+    methods = {"methods": [f"x=a3c:{file}", "random"], "baselines": [], "runs_dir": tmp_path}
+    for run in plan(**methods).runs:
+        assert (run.config.run.checkpoint_every_steps, run.config.run.checkpoint_every_s) == (STEPS // 10, 1e9)
+    for run in plan(**methods, steps=None, time_limit=20.0).runs:
+        assert (run.config.run.checkpoint_every_steps, run.config.run.checkpoint_every_s) == (None, 2.0)
 
 
 def test_a_time_limit_is_the_same_on_the_command_line_of_a_run(tmp_path: Path) -> None:

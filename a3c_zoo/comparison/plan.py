@@ -26,6 +26,8 @@ from a3c_zoo.words import listed
 MAX_SEEDS: Final = 1000
 #: A shorter training leaves nothing to evaluate.
 MIN_TIME_LIMIT_S: Final = 1.0
+#: Seconds between checkpoints that no run is long enough to have: 30 years.
+NEVER_S: Final = 1e9
 #: The options to use in place of `-o KEY=VALUE`, for keys that a plan sets.
 INSTEAD: Final = dict.fromkeys([f"run.{key}" for key in BUDGETS], "--steps")
 
@@ -307,7 +309,8 @@ def _schedules(usual: Config, budget: Budget) -> dict[str, int]:
 def _settings(usual: Config, method: Method, budget: Budget) -> dict[str, Any]:
     """The settings of every run of a comparison beside seed, budget and schedules, "section.key" → value.
 
-    A run ends with its budget and nowhere else. Checkpoints come at equal parts of it. Nothing plays beside training.
+    A run ends with its budget and nowhere else. Checkpoints come at equal parts of it, and no others: nobody would
+    evaluate these, and a run that is interrupted is trained anew. Nothing plays beside training.
     """
     settings: dict[str, Any] = {"run.stop_when_solved": False, "run.keep_checkpoints": None}
     if method.stack:
@@ -317,10 +320,13 @@ def _settings(usual: Config, method: Method, budget: Budget) -> dict[str, Any]:
         settings["run.workers"] = usual.run.workers
     if budget.steps is not None:
         settings["run.checkpoint_every_steps"] = -(-budget.steps // CHECKPOINTS)
+        settings["run.checkpoint_every_s"] = NEVER_S
         budget_key = "steps"
     else:
         assert budget.time_limit_s is not None
         settings["run.checkpoint_every_s"] = round(budget.time_limit_s / CHECKPOINTS, 3)
+        if usual.run.checkpoint_every_steps is not None:
+            settings["run.checkpoint_every_steps"] = None
         budget_key = "time_limit_s"
     given = usual.run.model_dump()
     unset = [key for key in (*BUDGETS, *BESIDE_TRAINING) if key != budget_key]

@@ -184,9 +184,12 @@ class Race:
         stem = f"{self.study.name}-t{contender.number:03d}-s{seed}"
         name, is_there = _directory(self.study.runs_dir, stem, self.study.run_of(contender.number, seed))
         self.study.keep_run(contender.number, seed, name)
-        # No checkpoint is needed but the one at the end of each rung.
-        overrides = (*planned.command.overrides, "run.checkpoint_every_steps=null")
-        command = replace(planned.command, steps=rung, overrides=overrides)
+        # No checkpoint at tenths of the budget is needed. Those by time keep what a killed training would lose.
+        overrides = [
+            text for text in planned.command.overrides if not text.startswith("run.checkpoint_every_s=")
+        ]
+        overrides.append("run.checkpoint_every_steps=null")
+        command = replace(planned.command, steps=rung, overrides=tuple(overrides))
         return TrainingJob(command, planned.config.run.workers, self.study.runs_dir, name, is_there)
 
     def _train_all(self, jobs: Mapping[Advance, Mapping[int, TrainingJob]]) -> dict[Advance, str]:
