@@ -23,6 +23,8 @@ from matplotlib.text import Text
 import a3c_zoo
 from a3c_zoo import ZooError
 from a3c_zoo.figures.curves import Line
+from a3c_zoo.report import drawing
+from a3c_zoo.report import plot as plots
 from a3c_zoo.report.drawing import (
     COLOURS,
     POINTS,
@@ -32,6 +34,7 @@ from a3c_zoo.report.drawing import (
     draw_grid,
     draw_plot,
     group_of,
+    interval,
     to_bytes,
     to_inline_svg,
 )
@@ -340,6 +343,31 @@ def test_labels_tell_variants_of_a_method_apart() -> None:
     hidden = [record("a3c", a__v=n > 2, a__w=n > 2, a__x=n > 2, a__y=n) for n in (1, 2, 1, 0, 3)]
     assert label_runs(hidden) == [*(f"a3c, v false, w false, x false, …{n}" for n in ("", " #2", "", " #3")),
                                   "a3c, v true, w true, x true, …"]  # fmt: skip
+
+
+def test_labels_of_many_runs_look_at_each_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    real = plots._variant
+
+    def look(run: RunRecord) -> dict[str, Any]:
+        looks.append(run.method)
+        return real(run)
+
+    monkeypatch.setattr(plots, "_variant", look)
+    assert len(set(label_runs([record("a3c", agent__n_steps=n) for n in range(20)]))) == 20
+    assert looks == ["a3c"] * 20
+
+
+def test_the_middle_beyond_the_shortest_line_draws_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece between two ends had one, of 2,000 draws, which nothing showed."""
+    lines = [line((0, number), (10 + number, 2 * number)) for number in range(8)]
+    first, last = lines[0].x[-1], lines[-1].x[-1]
+    values = np.array([np.interp([first, first + 1], each.x, each.y) for each in lines[1:]])
+    expected = interval(values).value[0]
+    monkeypatch.delattr(drawing, "band")
+    beyond = drawing.beyond_end(lines)
+    assert beyond is not None
+    assert (beyond.x[0], beyond.x[-1], beyond.y[0]) == (first, last, expected)
 
 
 def test_no_display_no_settings_of_the_user_and_no_torch(runs: Path) -> None:

@@ -20,7 +20,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullForm
 from matplotlib.transforms import ScaledTranslation
 
 from a3c_zoo.figures.curves import Line
-from a3c_zoo.figures.statistics import MIN_SEEDS, Band, band
+from a3c_zoo.figures.statistics import MIN_SEEDS, Band, band, interquartile_mean
 from a3c_zoo.store.tables import Floats
 
 #: From Okabe and Ito 2008, "Color Universal Design": colour-blind readers can tell them apart. The first ones stand out
@@ -135,6 +135,13 @@ def _summary(values: Floats) -> Band:
     return summary(values)
 
 
+def _middle(values: Floats) -> Floats:
+    """The middle of runs `[R, P]` alone: that of `_summary`."""
+    if len(values) < MIN_SEEDS:
+        return np.asarray(values.mean(axis=0))
+    return interquartile_mean(values.T[:, :, None])
+
+
 def beyond_end(lines: Sequence[Line]) -> Line | None:
     """The middle of the lines that go on when the shortest one has ended; None if all end together.
 
@@ -146,7 +153,7 @@ def beyond_end(lines: Sequence[Line]) -> Line | None:
         points = np.linspace(start, end, max(2, math.ceil(POINTS * (end - start) / ends[-1])))
         longer = [line for line in lines if line.x[-1] >= end]
         values = np.array([np.interp(points, line.x, line.y) for line in longer])
-        pieces.append(Line(np.append(points, end), np.append(_summary(values).value, np.nan)))
+        pieces.append(Line(np.append(points, end), np.append(_middle(values), np.nan)))
     if not pieces:
         return None
     return Line(np.concatenate([each.x for each in pieces]), np.concatenate([each.y for each in pieces]))

@@ -323,14 +323,19 @@ def label_runs(runs: Sequence[RunRecord]) -> list[str]:
 
     Seed and budget are no such settings. Runs have the same label if they differ in nothing else.
     """
+    variants = [_variant(run) for run in runs]
+    first: dict[tuple[str, str], Any] = {}  # method and key → the value of its first run that has the key
+    differ = set[tuple[str, str]]()
+    for run, own in zip(runs, variants, strict=True):
+        for key, value in own.items():
+            if first.setdefault((run.method, key), value) != value:
+                differ.add((run.method, key))
     # Method and all differences → label, which holds the first of them.
     labels: dict[tuple[str, str], str] = {}
     taken: Counter[str] = Counter()
     names = []
-    for run in runs:
-        own = _variant(run)
-        others = [_variant(other) for other in runs if other.method == run.method]
-        keys = [key for key in own if any(settings.get(key, own[key]) != own[key] for settings in others)]
+    for run, own in zip(runs, variants, strict=True):
+        keys = [key for key in own if (run.method, key) in differ]
         texts = [f"{key.partition('.')[2]} {display(own[key])}" for key in keys]
         whole = run.method, ", ".join(texts)
         if whole not in labels:
