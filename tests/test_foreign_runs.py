@@ -160,6 +160,18 @@ def test_an_archive_of_a_stranger(damage: dict[str, Any] | bytes, message: str, 
     assert "\n" not in str(raised.value)
 
 
+def test_more_evaluations_than_any_training_has(tmp_path: Path) -> None:
+    """Eight million fit into a file of 11 MB, and each became records in memory."""
+    folder = write_run(tmp_path / "x_1", [30.0])
+    ones = np.ones((100_001, 1), np.uint8)
+    np.savez_compressed(
+        folder / "evaluations", timesteps=np.arange(100_001, dtype=np.int32), results=ones, ep_lengths=ones
+    )
+    reason = r"^evaluations.npz has 100,001 evaluations, and at most 100,000 are read$"
+    with pytest.raises(RunDirectoryError, match=reason):
+        read_run(folder)
+
+
 def test_no_link_and_no_fifo(tmp_path: Path) -> None:
     import os
 

@@ -126,11 +126,12 @@ def _evaluations(path: Path, env_id: str | None, curve: Curve) -> tuple[Checkpoi
         seconds = np.interp(steps, curve.steps, curve.seconds)
     else:
         seconds = np.full(len(steps), np.nan)
+    of_returns = (returns.mean(axis=1), returns.std(axis=1), returns.min(axis=1), returns.max(axis=1))
+    columns = [each.tolist() for each in (*of_returns, lengths.mean(axis=1))]
+    episodes = returns.shape[1]
     figures = [
-        Evaluation(
-            len(each), each.mean(), each.std(), each.min(), each.max(), length.mean(), is_greedy, seconds=0.0
-        )
-        for each, length in zip(returns, lengths, strict=True)
+        Evaluation(episodes, mean, deviation, least, most, length, is_greedy, seconds=0.0)
+        for mean, deviation, least, most, length in zip(*columns, strict=True)
     ]
     return tuple(map(CheckpointEvaluation, map(int, steps), map(float, seconds), figures))
 

@@ -33,6 +33,8 @@ GREATEST: Final = 2.0**53
 GREATEST_RETURN: Final = 1e100
 #: The most bytes of an evaluations.npz, and of each array in it: four million episodes.
 MAX_NPZ: Final = 32 << 20
+#: The most evaluations in it: each becomes records in memory.
+MAX_EVALUATIONS: Final = 100_000
 _ATARI_ID = re.compile(r"(?:ALE/\w+|\w+NoFrameskip)-v\d+")
 
 
@@ -256,7 +258,7 @@ def read_npz(file: Path) -> tuple[Floats, Floats, Floats]:
         steps of the run at K evaluations, `[K]`, rising; returns and lengths of their episodes, `[K, episodes]`.
 
     Raises:
-        RunDirectoryError: it is damaged, too large, or no regular file.
+        RunDirectoryError: it is damaged, too large, has too many evaluations, or is no regular file.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(read_bytes(file, MAX_NPZ))) as archive:
@@ -277,6 +279,10 @@ def read_npz(file: Path) -> tuple[Floats, Floats, Floats]:
             raise ValueError("its timesteps do not rise")
     except Exception as error:  # zipfile, zlib and NumPy's reader of headers raise many kinds
         raise RunDirectoryError(f"{file.name} is damaged: {error or type(error).__name__}") from error
+    if len(steps) > MAX_EVALUATIONS:
+        raise RunDirectoryError(
+            f"{file.name} has {len(steps):,} evaluations, and at most {MAX_EVALUATIONS:,} are read"
+        )
     return steps, returns, lengths
 
 
