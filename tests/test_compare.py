@@ -785,6 +785,17 @@ def test_a_run_whose_checkpoints_are_gone_needs_none_if_all_was_played(inside: C
         missing_tasks(run, EPISODES + 1)
 
 
+def test_a_run_with_a_time_limit_is_evaluated_at_all_of_its_ten_checkpoints(inside: Compared, tmp_path: Path) -> None:
+    run = tmp_path / "first"
+    shutil.copytree(inside.runs[0], run)
+    config = (run / "config.yml").read_text()
+    (run / "config.yml").write_text(re.sub("time_limit_s: .*", "time_limit_s: 20.0", config))
+    checkpoints = sorted((run / "checkpoints").glob("step-*.pt"))
+    last = checkpoints[-1].read_bytes()
+    (run / "checkpoints").joinpath(f"step-{STEPS * 2:012d}.pt").write_bytes(last)  # the run is fast in the end
+    assert len(missing_tasks(run, EPISODES + 1)) == 10
+
+
 def test_two_comparisons_keep_evaluations_of_the_same_run(inside: Compared, tmp_path: Path) -> None:
     """Neither loses what the other has written, and neither takes the other's temporary file."""
     played = kept_evaluations(inside.runs[0], EPISODES)

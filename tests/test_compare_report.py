@@ -389,6 +389,17 @@ def test_a_tenth_of_many_checkpoints() -> None:
     assert chosen_steps([0]) == [0]
 
 
+def test_checkpoints_at_equal_seconds_are_all_chosen_though_their_steps_are_not_equal() -> None:
+    """A run that becomes slower had eight of ten evaluated, and most of these in its beginning."""
+    slower = [100, 190, 270, 340, 400, 450, 490, 520, 540, 550]
+    assert chosen_steps(slower, is_by_time=True) == slower
+    assert chosen_steps(slower) == slower
+    many = sorted({*slower, *(step + 5 for step in slower)})
+    assert chosen_steps(many, is_by_time=True) == [step + 5 for step in slower]
+    one_more = chosen_steps([*slower, 551], is_by_time=True)
+    assert (len(one_more), one_more[-1]) == (10, 551)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 0, "evaluations": [1]}', '{"format": 1}'])
 def test_damaged_evaluations_are_none(text: str, tmp_path: Path) -> None:
     assert evaluations_of(tmp_path) == ()

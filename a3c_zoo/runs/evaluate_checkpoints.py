@@ -31,8 +31,17 @@ DEFAULT_EPISODES: Final = 20
 MAX_ENVS: Final = 32
 
 
-def chosen_steps(known: Sequence[int]) -> list[int]:
-    """Chooses the checkpoints to evaluate, those nearest to ten equal parts of the last. known: all steps, rising."""
+def chosen_steps(known: Sequence[int], is_by_time: bool = False) -> list[int]:
+    """Chooses the checkpoints to evaluate: those nearest to ten equal parts of the run, or all if there are no more.
+
+    Args:
+        known: all steps, rising. is_by_time: whether the checkpoints lie at equal seconds, in which a run makes
+            different numbers of steps; else the parts are those of the last step.
+    """
+    if len(known) <= CHECKPOINTS:
+        return list(known)
+    if is_by_time:
+        return [known[-(-len(known) * part // CHECKPOINTS) - 1] for part in range(1, CHECKPOINTS + 1)]
     targets = [known[-1] * part / CHECKPOINTS for part in range(1, CHECKPOINTS + 1)]
     return sorted({min(known, key=lambda step: abs(step - target)) for target in targets})
 
@@ -50,7 +59,8 @@ def missing_tasks(run: Path, episodes: int) -> dict[int, EvaluationTask]:
         if directory.outcome is not None and directory.outcome.steps in done:  # nothing is left to play
             return {}
         raise RunDirectoryError("it has no checkpoint to evaluate")
-    missing = [step for step in chosen_steps(known) if step not in done]
+    is_by_time = directory.settings.get("run.time_limit_s") is not None
+    missing = [step for step in chosen_steps(known, is_by_time) if step not in done]
     if not missing:
         return {}
     task = task_of(directory, episodes)
