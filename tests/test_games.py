@@ -199,7 +199,7 @@ def test_a_number_of_a_set_becomes_one_whose_updates_split(tmp_path: Path) -> No
 def test_members_of_a_team_get_whole_games(tmp_path: Path) -> None:
     """Six environments are three games: three members of a team have one each, and two would split the second."""
     overrides = ("env.num_envs=6", "agent.teams=1", "agent.clip_ratio=0.2", "agent.n_steps=4")
-    with pytest.raises(ConfigError, match=r"env.num_envs: 6, 3 games of 2 agents, among 1 workers. .*teams=null lets"):
+    with pytest.raises(ConfigError, match=r"env.num_envs: 6, 3 games of 2 agents, among 1, 3 workers. .*teams=null"):
         config(*overrides, "run.workers=2")
     assert config(*overrides, "run.workers=3").run.workers == 3
     given = dict(override.split("=") for override in overrides)

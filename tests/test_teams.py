@@ -32,7 +32,7 @@ from a3c_zoo.agents.teams import TeamWorker, config_of_member, decay_beside, tea
 from a3c_zoo.agents.with_workers import check_processes
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config import settings as settings_module
-from a3c_zoo.config.sets import resolve_config
+from a3c_zoo.config.sets import dump_config, load_config, resolve_config
 from a3c_zoo.config.settings import why_workers
 from a3c_zoo.errors import ConfigError, CrewLostError
 from a3c_zoo.learning.actions import Categorical
@@ -434,6 +434,16 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
         resolve("agent.teams=2")
     with pytest.raises(ConfigError, match=r"team_updates: beside — there are no teams: agent\.teams=2"):
         resolve("agent.team_updates=beside")
+
+
+def test_a_resume_with_a_number_that_does_not_fit_names_the_next_one(tmp_path: Path) -> None:
+    """A resume has no `-o`: agent.teams stays what it is."""
+    (tmp_path / "config.yml").write_text(dump_config(resolve(set_name="a3c-ppo")))
+    with pytest.raises(ConfigError) as refused:
+        load_config(tmp_path / "config.yml", get_registry(), {"run.workers": (3, "--workers")})
+    assert str(refused.value) == (
+        "--workers run.workers: 3 — agent.teams: 2 shares out env.num_envs: 16 among 1, 2, 4 workers"
+    )
 
 
 @pytest.mark.parametrize(("workers", "fits"), [(1, True), (3, False), (4, True), (6, False), (16, True), (32, False)])

@@ -155,6 +155,8 @@ class InComparison:
 AUTO: Final = "auto"
 #: Most workers that `run.workers: auto` makes if what is learned in so many steps depends on their number.
 FEW_WORKERS: Final = 2
+#: Largest number of `run.workers`.
+MOST_WORKERS: Final = 1024
 
 
 def _number_or_auto(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
@@ -179,11 +181,13 @@ class RunConfig(Section):
             on_resume=True,
         ),
         WrapValidator(_number_or_auto),
-        WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1024}, {"enum": [AUTO]}]}),
+        WithJsonSchema(
+            {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_WORKERS}, {"enum": [AUTO]}]}
+        ),
     ] = Field(
         cast("int", AUTO),
         ge=1,
-        le=1024,
+        le=MOST_WORKERS,
         description="number of worker processes; auto: as many of this machine's cores as agent.teams can use; "
         "2 at most without agent.teams",
     )

@@ -88,6 +88,7 @@ class Settings:
         #: below it.
         self._named_in = dict.fromkeys(bases.NAMED, 0)
         self._workers_why = ""
+        self._goes_on = not has_defaults  # with the values of its config.yml, and flags
 
     def add_document(self, document: Document) -> None:
         """Adds a set or a file as the next layer."""
@@ -300,12 +301,15 @@ class Settings:
             sections["run"] = run.model_copy(update={"workers": workers})
             self._workers_why = why_workers(workers, cores, fitting(cores) if agent.shares_out else [])
         elif not agent.takes_workers(run.workers, num_games):
-            numbers = ", ".join(f"{n:,}" for n in fitting(run.workers))
+            larger = [n for n in fitting(bases.MOST_WORKERS) if n > run.workers]
+            numbers = ", ".join(f"{n:,}" for n in [*fitting(run.workers), *larger[:1]])
             of_games = f", {num_games} games of {num_agents} agents," if num_agents > 1 else ""
             why = (
                 f"agent.teams: {agent.teams} shares out env.num_envs: {env.num_envs}{of_games} among {numbers} "
-                "workers. -o agent.teams=null lets each worker learn by itself"
+                "workers"
             )
+            if not self._goes_on:  # a run that goes on takes no other agent.teams
+                why += ". -o agent.teams=null lets each worker learn by itself"
             setting = self.settings["run"].get("workers", Setting(run.workers))
             self._refuse(setting, "run.workers", why)
 
