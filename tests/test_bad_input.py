@@ -260,10 +260,12 @@ def test_an_environment_that_breaks_its_contract(fault: str, message: str, tmp_p
 
 @pytest.mark.parametrize("runner", ["--serial", "--workers=1"])
 def test_training_that_diverges(runner: str, capsys: Captured) -> None:
+    """The command at the end of the message begins a run: a resume would keep the learning rate."""
     options = ["-o", "agent.value_coefficient=1e38", "--steps", "100000", "--name", "x"]
     assert refused(capsys, "train", "cartpole", runner, *options) == (
         "100 gradients in a row are not finite: training diverged. Try a smaller optimizer.learning_rate. "
-        "The last good checkpoint: --resume runs/x --checkpoint 0"
+        "From a good checkpoint: a3c-zoo train cartpole --agent a3c --hyperparams runs/x/config.yml --init-from runs/x "
+        "-o optimizer.learning_rate=0.0002"
     )
 
 

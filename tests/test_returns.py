@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from a3c_zoo.learning.objective import normalize, to_unit_length
 from a3c_zoo.learning.returns import gae, monte_carlo_returns, n_step_returns
+from a3c_zoo.learning.update_parts import merged_moments
 
 T, F = True, False
 
@@ -236,3 +238,17 @@ class TestGae:
         assert_rows(rewards, 1, 2, 3)
         assert_rows(values, 5, 10, 20)
         assert_rows(following, 10, 20, 40)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_are_not_finite_bring_no_warnings() -> None:
+    """Values of a run that diverges: the gradients are left out, and the run tells of them."""
+    rewards = column(3e38, 3e38, 1)
+    ends = flags(F, T, F)
+    values = column(np.inf, 1, -np.inf)
+    assert np.isnan(gae(rewards, values, values, ends, OPEN, 1.0, 1.0)).any()
+    assert np.isnan(n_step_returns(rewards, values, ends, OPEN, 1.0, 2)).any()
+    assert np.isinf(monte_carlo_returns(rewards, ends, OPEN, 1.0)).any()
+    assert np.isnan(normalize(column(np.inf, 1), flags(T, T))).all()
+    assert np.isnan(to_unit_length(column(np.inf, 1), flags(T, T))).any()
+    assert np.isnan(merged_moments(np.array([[[1.0, np.inf, 0.0]], [[1.0, 0.0, 0.0]]]))).any()

@@ -191,6 +191,7 @@ def scaled_rewards(rewards: Floats, scale: float, limit: float) -> Floats:
     return rewards
 
 
+@np.errstate(over="ignore", invalid="ignore")  # as in `returns.py`
 def to_unit_length(returns: Floats, valid: Bools) -> Floats:
     """Divides returns by the L2 norm of the valid ones (Zai & Brown 2020, chapter 5); zeros stay zeros."""
     wide = returns.astype(np.float64)  # the squares of large numbers are too large for float32
@@ -200,6 +201,7 @@ def to_unit_length(returns: Floats, valid: Bools) -> Floats:
     return result
 
 
+@np.errstate(over="ignore", invalid="ignore")  # as in `returns.py`
 def normalize(advantages: Floats, valid: Bools, whole: WholeUpdate | None = None) -> Floats:
     """Shifts and scales advantages to mean 0 and standard deviation 1 over the valid samples; one stays as it is.
 

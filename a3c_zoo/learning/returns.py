@@ -7,6 +7,8 @@ All functions use these arguments. Row t belongs to the action a_t taken in stat
     truncated       the episode was cut at t: the bootstrap is next_values[t]
 Sums do not cross the end of an episode. So the row of an ignored action (NEXT_STEP autoreset) changes no
 other row, and the caller masks it.
+
+Nothing warns of numbers that are not finite: their gradient is left out, and the run tells of it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 
+_without_warnings = np.errstate(over="ignore", invalid="ignore")
 
+
+@_without_warnings
 def gae(
     rewards: Floats,
     values: Floats,
@@ -39,6 +44,7 @@ def gae(
     return advantages
 
 
+@_without_warnings
 def n_step_returns(
     rewards: Floats, next_values: Floats, terminated: Bools, truncated: Bools, gamma: float, n: int
 ) -> Floats:
@@ -64,6 +70,7 @@ def n_step_returns(
     return returns
 
 
+@_without_warnings
 def monte_carlo_returns(rewards: Floats, terminated: Bools, truncated: Bools, gamma: float) -> Floats:
     """Discounted returns of whole episodes, without bootstrap (Sutton & Barto 2018, section 5.1), `[T, N]`.
 

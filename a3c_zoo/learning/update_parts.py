@@ -67,6 +67,7 @@ def moments_of_updates(advantages: Tensor, valid: Tensor, choices: Sequence[Tens
     return torch.stack((count, mean, squares), dim=1).numpy()
 
 
+@np.errstate(over="ignore", invalid="ignore")  # as in `returns.py`
 def merged_moments(parts: Doubles) -> Doubles:
     """The moments of whole updates, `[U, 3]`, from those of their parts, `[parts, U, 3]`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -199,7 +200,7 @@ class Session:
             reports: the last ones of the workers. No evaluation begins with them, and no observer hears of them.
 
         Raises:
-            DivergedError: in place of `error`, which is one: there is no checkpoint, and the message names the last.
+            DivergedError: in place of `error`, which is one: no checkpoint is written, and the message names a cure.
         """
         try:
             self._take_in(reports)
@@ -207,12 +208,7 @@ class Session:
             error.add_note(f"(and the last reports of the workers are lost: {second})")
         if isinstance(error, DivergedError):
             self._save_best()
-            known = checkpoint_steps(self.directory)
-            if known:
-                last = f"--resume {run_argument(self.directory.path)} --checkpoint {known[-1]}"
-            else:
-                last = "none"
-            raise DivergedError(f"{error}. The last good checkpoint: {last}") from error
+            raise DivergedError(f"{error}{self._with_smaller_rate()}") from error
         if snapshot.counts:
             self._progress.add([snapshot.counts()], [])
         if self.is_saved:  # that checkpoint has the workers' states, which are lost by now
@@ -225,6 +221,23 @@ class Session:
             error.add_note(f"(and no checkpoint could be written: {second})")
 
     # What follows from it
+
+    def _with_smaller_rate(self) -> str:
+        """What to type for a new run that begins with a good checkpoint of this one; "" without one.
+
+        A resume takes no other learning rate.
+        """
+        optimizer = self.config.optimizer
+        if optimizer is None or not checkpoint_steps(self.directory):
+            return ""
+        path = self.directory.path
+        parts = [
+            shlex.join(["a3c-zoo", "train", self.config.env_name, "--agent", self.config.agent_name]),
+            shlex.join(["--hyperparams", str(path / "config.yml")]),
+            f"--init-from {run_argument(path)}",
+            f"-o optimizer.learning_rate={optimizer.learning_rate / 10:g}",
+        ]
+        return f". From a good checkpoint: {' '.join(parts)}"
 
     def _take_in(self, reports: Sequence[Report]) -> list[Episode]:
         """Writes and counts what was reported; returns the episodes in the order in which they ended."""
