@@ -556,6 +556,16 @@ def test_going_on_with_another_number_of_workers(agent: str, before: int, after:
     assert "workers_changed" in events(first.run)
 
 
+@pytest.mark.parametrize(("workers", "serial", "is_told"), [(4, False, False), (5, False, True), (5, True, False)])
+def test_going_on_with_far_more_workers(workers: int, serial: bool, is_told: bool, tmp_path: Path) -> None:
+    """A learning rate for one worker is doubted for more than four, unless they take turns."""
+    run = train(tmp_path, agent="a3c", steps=200, workers=1, serial=serial).run
+    train_on(run, steps=400, workers=workers)
+    assert ("many_workers" in events(run)) == is_told
+    text = "the run has a learning rate for 1 worker, 0.0007. It may be too high for 5: if the return does not rise, "
+    assert (f"{text}go on with fewer --workers" in (run / "events.jsonl").read_text()) == is_told
+
+
 @pytest.mark.parametrize(
     ("agent", "shared", "which", "stay"),
     [

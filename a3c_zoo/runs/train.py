@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
 #: Keys that may change when a run is resumed. `run.steps` may be what a schedule falls over.
 RESUMABLE_KEYS = [f"run.{key}" for key, option in TRAIN_OPTIONS.items() if option.on_resume]
-#: With more than this many times the workers of a set, its learning rate is doubted (docs/scaling.md: staleness 8).
+#: With more than this many times the workers of a set, or of a run until now, a learning rate is doubted
+#: (docs/scaling.md: staleness 8).
 MANY_WORKERS = 4
 
 
@@ -112,17 +113,27 @@ def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
         raise masks_refused(setup.entry.name, setup.agent.name)
 
 
-def _many_workers(config: Config) -> list[tuple[str, str, str]]:
-    """An event if the learning rate is of a set for far fewer workers, of which docs/scaling.md has an example."""
-    few = config.sets_workers
+def _many_workers(config: Config, before: Config | None = None) -> list[tuple[str, str, str]]:
+    """An event if the learning rate is for far fewer workers, of which docs/scaling.md has an example.
+
+    Args:
+        before: the configuration, as it was, of a run that goes on; None for a new run, whose rate is that of its set.
+    """
+    if before is None:
+        few = config.sets_workers
+        source = config.sources.get("optimizer.learning_rate", "")
+        cure = "lower optimizer.learning_rate"
+    else:
+        few = before.teams
+        source = "the run"
+        cure = "go on with fewer --workers"
     many = config.teams  # further workers learn in teams
     optimizer = config.optimizer
     if few is None or optimizer is None or many <= MANY_WORKERS * few:
         return []
-    source = config.sources["optimizer.learning_rate"]
-    rate = optimizer.learning_rate
-    text = f"{source} has a learning rate for {few} workers, {rate:g}. It may be too high for {many:,}: if the return"
-    return [("many_workers", f"{text} does not rise, lower optimizer.learning_rate", "")]
+    rate = f"{source} has a learning rate for {counted(few, 'workers')}, {optimizer.learning_rate:g}"
+    text = f"{rate}. It may be too high for {many:,}: if the return does not rise, {cure}"
+    return [("many_workers", text, "")]
 
 
 def _early_schedule(config: Config) -> list[tuple[str, str, str]]:
@@ -193,16 +204,18 @@ def train_on(
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         _remove_leftovers(directory)
         _refuse_without_checkpoint(directory)
-        if setup.config.run.workers != directory.config(registry).run.workers:
+        before = directory.config(registry)
+        if setup.config.run.workers != before.run.workers:
             _refuse_too_many(setup.config.run.workers)
-        examine = partial(_refuse_spent_limits, directory.config(registry).run, setup.config.run)
+        examine = partial(_refuse_spent_limits, before.run, setup.config.run)
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint), examine)
         if solved_step := _solved_before(directory, saved.state.steps):
             setup = replace(setup, solved_step=solved_step)
             events.append(
                 ("solved_before", f"this run was solved at step {solved_step:,} and stays solved", "")
             )
-        events += _other_number(directory.config(registry), setup.config, saved)
+        events += _other_number(before, setup.config, saved)
+        events += [] if setup.serial else _many_workers(setup.config, before)
         if flags:
             directory.new_config = values
         return _train(setup, directory, saved, events, watch)
@@ -226,7 +239,7 @@ def _other_number(before: Config, config: Config, saved: Checkpoint[RunState]) -
         kept = "parameters, statistics and counts stay; moments begin anew"
     number = counted(workers, "workers")
     text = f"{number} in place of {before.run.workers:,}: {kept}, environments begin new episodes"
-    return [("workers_changed", text, ""), *_many_workers(config)]
+    return [("workers_changed", text, "")]
 
 
 def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> None:
