@@ -568,9 +568,14 @@ def test_a_run_of_teams_counts_exactly_and_goes_on(
 
 def test_in_turn_a_team_is_one_worker(tmp_path: Path) -> None:
     """Workers in turn cannot wait for each other. What a team would learn, one worker learns."""
-    outcome = train(tmp_path, steps=500, serial=True)
+    listener = Listener()
+    outcome = train(tmp_path, steps=500, serial=True, observer=listener)
     assert len(checkpoint(outcome.run)["agent"]["counters"]) == 2
-    alone = train(tmp_path, steps=500, serial=True, overrides={"run.workers": 2})
+    line = "2 workers in place of 4: in turn, each learns what a team would"
+    assert line in listener.messages
+    other = Listener()
+    alone = train(tmp_path, steps=500, serial=True, overrides={"run.workers": 2}, observer=other)
+    assert line not in other.messages
     first, second = (checkpoint(each.run)["agent"]["model"]["parameters"] for each in (outcome, alone))
     assert torch.equal(first, second)
 

@@ -42,6 +42,7 @@ class RunSetup:
         network, optimizer: the entries that the configuration names; None for an agent without that section.
         initial: what a new run begins with; None for parameters drawn from its seed.
         solved_step: agent steps at which an earlier session solved the run, None if none did.
+        num_without_turn: workers of the configuration that have no turn, because others learn what their teams would.
     """
 
     registry: Registry
@@ -53,6 +54,7 @@ class RunSetup:
     serial: bool
     initial: Initial | None = None
     solved_step: int | None = None
+    num_without_turn: int = 0
 
     @classmethod
     def of(cls, registry: Registry, config: Config, serial: bool) -> RunSetup:
@@ -67,9 +69,11 @@ class RunSetup:
             optimizer = None
         env = env_of(registry, config)
         agent = registry.agent(config.agent_name)
+        num_workers = config.run.workers
         if serial:
             config = in_turn(config)
-        return cls(registry, env, agent, network, optimizer, config, serial)
+        without_turn = num_workers - config.run.workers
+        return cls(registry, env, agent, network, optimizer, config, serial, num_without_turn=without_turn)
 
     @property
     def title(self) -> str:
@@ -86,6 +90,20 @@ class RunSetup:
         else:
             workers = parallel
         return f"{config.agent_name} on {config.env_name}, seed {config.run.seed}, {workers}"
+
+    @property
+    def workers_told(self) -> str:
+        """A line about a number of workers that is not plainly the one that was given; "" for others."""
+        number = counted(self.config.run.workers, "workers")
+        why = self.config.workers_why
+        if self.serial:
+            if self.num_without_turn and not why:
+                many = self.config.run.workers + self.num_without_turn
+                return f"{number} in place of {many:,}: in turn, each learns what a team would"
+            return ""
+        if why and self.config.agent.shares_out:
+            return f"{number}, {why}"
+        return ""
 
     @property
     def target(self) -> float | None:

@@ -343,9 +343,8 @@ def _train(
         saved: the checkpoint to go on from. events: what happened before the first session; see `go_on_from`.
     """
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
-    if setup.config.agent.shares_out and setup.config.workers_why and not setup.serial:
-        number = counted(setup.config.run.workers, "workers")
-        watch.observer.message(f"{number}, {setup.config.workers_why}")
+    if line := setup.workers_told:
+        watch.observer.message(line)
     if saved is None and (told := _budget_told(setup.config)):
         watch.observer.message(told)
     allowance = Allowance(setup.config.run.restarts)
