@@ -220,7 +220,7 @@ def test_a_resumed_run_shuffles_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"agent.clip_ratio": None}, "epochs: 3 — several passes need a clip ratio"),
+        ({"agent.clip_ratio": None}, "epochs: 3 — needs a clip ratio"),
         ({"agent.update_samples": 30}, "must divide a rollout: n_steps 5 × num_envs 16 = 80 samples"),
         ({"agent.clip_ratio": 0}, "agent.clip_ratio"),
         ({"agent.epochs": 0}, "agent.epochs"),

@@ -158,7 +158,7 @@ def test_segments_of_one_step_are_refused_unless_they_are_asked_for(tmp_path: Pa
 
 
 def test_segments_without_a_clip_ratio_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="segment_steps: 5 — segments need a clip ratio"):
+    with pytest.raises(ConfigError, match="segment_steps: 5 — needs a clip ratio"):
         a3c_zoo.train("cartpole", overrides={"agent.segment_steps": 5}, steps=100, runs_dir=tmp_path)
 
 

@@ -430,10 +430,47 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
         "-o run.workers: 1000 — agent.teams: 2 shares out env.num_envs: 8 among 1, 2, 4, 8, 16 workers. "
         "-o agent.teams=null lets each worker learn by itself"
     )
-    with pytest.raises(ConfigError, match=r"teams: 2 — teams need a clip ratio: agent\.clip_ratio=0\.2"):
-        resolve("agent.teams=2")
-    with pytest.raises(ConfigError, match=r"team_updates: beside — there are no teams: agent\.teams=2"):
-        resolve("agent.team_updates=beside")
+
+
+@pytest.mark.parametrize(
+    ("set_name", "given", "cures"),
+    [
+        ("a3c", ["agent.teams=2"], ["agent.clip_ratio=0.2", "agent.teams=null"]),
+        (
+            "a3c",
+            ["agent.team_updates=beside"],
+            ["agent.teams=2 agent.clip_ratio=0.2", "agent.team_updates=together"],
+        ),
+        (
+            "a3c-ppo",
+            ["agent.team_updates=beside", "run.workers=3"],
+            ["agent.teams=null agent.team_updates=together"],
+        ),
+        ("a3c-ppo", ["agent.clip_ratio=null"], ["agent.clip_ratio=0.2", "agent.epochs=1 agent.teams=null"]),
+        (
+            "a3c-ppo",
+            ["agent.teams=null", "agent.team_updates=beside"],
+            ["agent.teams=2", "agent.team_updates=together"],
+        ),
+        (
+            "a3c-ppo",
+            ["agent.clip_ratio=null", "agent.team_updates=beside", "agent.segment_steps=8", "agent.update_samples=16"],
+            [
+                "agent.clip_ratio=0.2",
+                "agent.epochs=1 agent.segment_steps=null agent.teams=null agent.team_updates=together "
+                "agent.update_samples=null",
+            ],
+        ),
+    ],
+)
+def test_keys_that_depend_on_each_other_name_a_cure_that_works(
+    set_name: str, given: list[str], cures: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve(*given, set_name=set_name)
+    for cure in cures:
+        assert " ".join(f"-o {override}" for override in cure.split()) in str(refused.value)
+        resolve(*given, *cure.split(), set_name=set_name)
 
 
 def test_a_resume_with_a_number_that_does_not_fit_names_the_next_one(tmp_path: Path) -> None:

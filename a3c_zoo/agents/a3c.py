@@ -126,9 +126,10 @@ def run_a3c(context: RunContext, loss: Loss = actor_critic_loss, crew: CrewFacto
     config = agent_config(context, LossConfig)
     in_teams = context.config.teams < context.config.run.workers
     if in_teams and crew is not None:
+        assert isinstance(config, A3CConfig)
         raise ConfigError(
             f"agent.teams: {context.config.teams} — workers of several machines learn by themselves: "
-            "-o agent.teams=null"
+            f"{config.cure_of_teams}"
         )
 
     def lock() -> Lock | None:

@@ -219,24 +219,44 @@ class A3CConfig(LossConfig):
 
     @model_validator(mode="after")
     def _passes(self) -> Self:
-        if self.epochs > 1 and self.clip_ratio is None:
-            raise ValueError(
-                f"epochs: {self.epochs} — several passes need a clip ratio: agent.clip_ratio=0.2"
-            )
-        if self.segment_steps is not None and self.clip_ratio is None:
-            raise ValueError(
-                f"segment_steps: {self.segment_steps} — segments need a clip ratio: agent.clip_ratio=0.2"
-            )
-        if self.teams is not None and self.clip_ratio is None:
-            raise ValueError(
-                f"teams: {self.teams} — teams need a clip ratio: agent.clip_ratio=0.2. "
-                "Or without teams: agent.teams=null"
-            )
+        if self.clip_ratio is None:
+            self._refuse_what_needs_a_ratio()
         if self.team_updates == "beside" and self.teams is None:
+            ratio = " -o agent.clip_ratio=0.2" if self.clip_ratio is None else ""
             raise ValueError(
-                "team_updates: beside — there are no teams: agent.teams=2, with agent.clip_ratio"
+                f"team_updates: beside — there are no teams: -o agent.teams=2{ratio}. "
+                "Without teams: -o agent.team_updates=together"
             )
         return self
+
+    def _refuse_what_needs_a_ratio(self) -> None:
+        """Raises ValueError for all keys that need `clip_ratio`; its message says how to leave all of them out."""
+        needing = []
+        without = []
+        if self.epochs > 1:
+            needing.append(f"epochs: {self.epochs}")
+            without.append("-o agent.epochs=1")
+        if self.segment_steps is not None:
+            needing.append(f"segment_steps: {self.segment_steps}")
+            without.append("-o agent.segment_steps=null")
+        if self.teams is not None:
+            needing.append(f"teams: {self.teams}")
+            without.append(self.cure_of_teams)
+        if not needing:
+            return
+        if self.update_samples is not None and self.update_samples % self.n_steps:
+            without.append("-o agent.update_samples=null")  # not even A3C's updates, see `check`
+        verb = "need" if len(needing) > 1 else "needs"
+        raise ValueError(
+            f"{', '.join(needing)} — {verb} a clip ratio: -o agent.clip_ratio=0.2. Without one: {' '.join(without)}"
+        )
+
+    @property
+    def cure_of_teams(self) -> str:
+        """The options with which each worker learns by itself."""
+        if self.team_updates == "beside":
+            return "-o agent.teams=null -o agent.team_updates=together"
+        return "-o agent.teams=null"
 
     @property
     def keeps_outputs(self) -> bool:

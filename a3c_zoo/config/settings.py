@@ -309,7 +309,7 @@ class Settings:
                 "workers"
             )
             if not self._goes_on:  # a run that goes on takes no other agent.teams
-                why += ". -o agent.teams=null lets each worker learn by itself"
+                why += f". {agent.cure_of_teams} lets each worker learn by itself"
             setting = self.settings["run"].get("workers", Setting(run.workers))
             self._refuse(setting, "run.workers", why)
 
