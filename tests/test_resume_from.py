@@ -20,7 +20,7 @@ import torch
 
 import a3c_zoo
 from a3c_zoo import hardware
-from a3c_zoo.agents import a3c
+from a3c_zoo.agents import a3c, with_workers
 from a3c_zoo.agents.context import AgentState
 from a3c_zoo.agents.worker import Applier
 from a3c_zoo.config.sets import resolve_config
@@ -656,3 +656,26 @@ def test_a_start_that_fails_at_an_earlier_checkpoint_ends_the_run_there(tmp_path
         a3c_zoo.train(resume=run, steps=400, checkpoint=earlier)
     content = json.loads((run / "outcome.json").read_text())
     assert (content["reason"], content["steps"]) == ("error", earlier)
+
+
+@pytest.mark.parametrize("way", ["killed", "failed", "earlier"])
+def test_a_start_that_fails_leaves_the_configuration(way: str, tmp_path: Path) -> None:
+    """The agent refuses workers for which there is no memory, once it knows the spaces."""
+    run = train(tmp_path, steps=200, workers=1).run
+    outcome = json.loads((run / "outcome.json").read_text())
+    options: dict[str, Any] = {}
+    if way == "killed":
+        (run / "outcome.json").unlink()
+    elif way == "failed":
+        (run / "outcome.json").write_text(json.dumps(outcome | {"reason": "error"}))
+    else:
+        options = {"checkpoint": checkpoint_steps(RunDirectory(run))[0]}
+    config = (run / "config.yml").read_bytes()
+    with (
+        patch.object(with_workers, "check_memory", side_effect=ZooError("no memory")),
+        pytest.raises(ZooError, match="no memory"),
+    ):
+        train_on(run, steps=400, workers=2, **options)
+    assert (run / "config.yml").read_bytes() == config
+    train_on(run, steps=400, workers=2)
+    assert b"workers: 2" in (run / "config.yml").read_bytes()

@@ -383,7 +383,7 @@ def _run_session(
     for kind, text, trace in events:
         session.event(kind, text, **({"trace": trace} if trace else {}))
     if not _ended_there(directory, saved):
-        directory.begin_session()
+        directory.forget_end()
     try:
         with watch.meter.watching():
             outcome = _run_agent(setup, session, watch.stop)
@@ -398,7 +398,7 @@ def _run_session(
 def _ended_there(directory: RunDirectory, saved: Checkpoint[RunState] | None) -> bool:
     """Whether outcome.json tells of the checkpoint with which the run goes on, and of no failure.
 
-    Such an outcome, and config.yml, stay until training begins: if the start fails, the run is what it was.
+    Such an outcome stays until training begins: if the start fails, the run is what it was.
     """
     with suppress(RunDirectoryError):  # a damaged one tells nothing
         outcome = Run(directory.home).outcome

@@ -90,7 +90,7 @@ class RunDirectory:
     Attributes:
         path: the directory, see docs/reference/run-directory.md. Its `run.lock` is locked while the run lives.
         home: the same from the root, for all files: an environment may change the current folder.
-        new_config: what config.yml is going to hold when the next session begins; None for what it holds.
+        new_config: what config.yml is going to hold when training begins; None for what it holds.
         best_file: the evaluator's best policy. evaluated_file, checked_file: what it, and a solved check, plays.
         filmed_file: the film that is being made. solved_file: outcome.json of the session that solved it.
     """
@@ -168,13 +168,14 @@ class RunDirectory:
         write_atomically(self.outcome_file, (json.dumps(content, indent=2) + "\n").encode())
 
     def begin_session(self) -> None:
-        """Writes the new config.yml of a session, and deletes what tells how an earlier one ended.
-
-        That is outcome.json, and timing.json, which is made of it: they must not seem to tell of this session.
-        """
+        """Writes the new config.yml of a session whose training begins, and forgets how an earlier one ended."""
         if self.new_config is not None:
             write_atomically(self.config_file, self.new_config)
             self.new_config = None
+        self.forget_end()
+
+    def forget_end(self) -> None:
+        """Deletes outcome.json, and timing.json, which is made of it: they must not seem to tell of this session."""
         with disk_errors(self.path, "delete files in"):
             for path in (self.outcome_file, self.home / TIMING_FILE):
                 path.unlink(missing_ok=True)
