@@ -201,7 +201,14 @@ def running(
     share(counters, parameters)
     step_s = [(slow or {}).get(rank, 0.0) for rank in range(workers)]
     plan = (memory_of(teams, members, group_size or members), counters, parameters, step_s)
-    pool = WorkerPool(Member, plan, Counters(counters), timeout_s=timeout_s, num_followers=workers - teams)
+    pool = WorkerPool(
+        Member,
+        plan,
+        Counters(counters),
+        timeout_s=timeout_s,
+        num_followers=workers - teams,
+        rollout_steps=NUM_STEPS,
+    )
     try:
         pool.start()
         yield pool, parameters
@@ -280,6 +287,14 @@ def test_a_follower_that_waits_for_its_leader_does_not_hang() -> None:
         pool.poll()
         pool.park()
         assert pool._counters.tensor[1, STEPS] == NUM_STEPS
+
+
+def test_waits_are_no_steps_of_the_first_rollout() -> None:
+    """The leader ticks about once in a millisecond while it waits for a follower with steps of a second."""
+    with running(teams=1, members=2, slow={1: 1.0}) as (pool, _):
+        pool.resume()
+        wait_until(lambda: pool._counters.ticks[0] > 10 * NUM_STEPS)
+        assert pool.poll()[-1].first_rollout == NUM_STEPS
 
 
 def test_a_member_that_dies_ends_the_crew() -> None:

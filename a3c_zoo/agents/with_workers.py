@@ -226,6 +226,7 @@ def _crew(
         ).judge,
         context.workers_ready,
         num_followers,
+        context.config.agent.rollout_steps,
     )
 
 

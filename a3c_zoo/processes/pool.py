@@ -82,6 +82,7 @@ class WorkerPool:
         on_ready: is told several times a second, until all workers are ready, how many of how many are.
         num_followers: the number of followers, which are the last of the workers that collect. A follower begins a
             rollout only with its leader, and stands still after all leaders.
+        rollout_steps: the most steps of a rollout per environment; further ticks are those of a worker that waits.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class WorkerPool:
         judge: Callable[[Fault], None] = raise_fault,
         on_ready: Callable[[int, int], None] = lambda ready, workers: None,
         num_followers: int = 0,
+        rollout_steps: int = NEVER,
     ) -> None:
         self._factory = factory
         self._worker_context = worker_context
@@ -110,6 +112,7 @@ class WorkerPool:
         self._judge = judge
         self._on_ready = on_ready
         self._num_collecting = len(counters.tensor) - has_learner
+        self._rollout_steps = rollout_steps
         self._num_leading = self._num_collecting - num_followers
         self._ticks_before = counters.ticks[: self._num_collecting]
         self._cells = torch.ones((len(counters.tensor), 3), dtype=torch.int64)
@@ -169,7 +172,7 @@ class WorkerPool:
         # A slow environment may need minutes for its first rollout. A learner reports at once.
         if not any(member.has_reported for member in collecting):
             ticks = self._counters.ticks[: self._num_collecting] - self._ticks_before
-            reports.append(Report(first_rollout=int(ticks.max())))
+            reports.append(Report(first_rollout=min(int(ticks.max()), self._rollout_steps)))
         return reports
 
     def _look(self) -> None:
