@@ -162,6 +162,18 @@ def test_segments_without_a_clip_ratio_are_refused(tmp_path: Path) -> None:
         a3c_zoo.train("cartpole", overrides={"agent.segment_steps": 5}, steps=100, runs_dir=tmp_path)
 
 
+def test_segments_without_a_core_are_refused(tmp_path: Path) -> None:
+    overrides = RECURRENT | {"agent.segment_steps": 5, "network.recurrent": "none"}
+    refusal = (
+        r"^agent\.segment_steps: 5 — network 'mlp' has no recurrent core: -o network\.recurrent=lstm\. "
+        r"Without segments: -o agent\.segment_steps=null$"
+    )
+    with pytest.raises(ConfigError, match=refusal):
+        a3c_zoo.train("cartpole", overrides=overrides, steps=100, runs_dir=tmp_path)
+    for cure in ({"network.recurrent": "lstm"}, {"agent.segment_steps": None}):
+        a3c_zoo.train("cartpole", overrides=overrides | cure, steps=100, serial=True, runs_dir=tmp_path)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resumed_run_goes_on(kind: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {

@@ -321,6 +321,20 @@ class A3CConfig(LossConfig):
             return sizes[-1]
         return next((size for size in sizes if own * size >= 2 * per_update), sizes[-1])
 
+    def check_run(self, config: Config, entry: EnvEntry) -> None:
+        """Also for segments of a network without a recurrent core, which nothing would unroll."""
+        super().check_run(config, entry)
+        network = config.network
+        if self.segment_steps is None or network is None or network.has_core:
+            return
+        cure = ""
+        if "recurrent" in type(network).model_fields:
+            cure = "-o network.recurrent=lstm. Without segments: "
+        raise ConfigError(
+            f"agent.segment_steps: {self.segment_steps} — network '{network.name}' has no recurrent core: {cure}"
+            "-o agent.segment_steps=null"
+        )
+
     def check(self, num_envs: int) -> None:
         """Raises ConfigError for samples of an update, or for steps of a segment, that do not split a rollout.
 
