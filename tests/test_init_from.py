@@ -19,6 +19,7 @@ import a3c_zoo
 from a3c_zoo import EnvEntry
 from a3c_zoo.cli.main import cli
 from a3c_zoo.comparison.known_runs import _made_with
+from a3c_zoo.errors import ConfigError
 from a3c_zoo.records import Outcome
 from a3c_zoo.store.checkpoints import checkpoint_steps, resumable_checkpoint
 from a3c_zoo.store.directory import RunDirectory
@@ -171,6 +172,18 @@ def test_other_spaces_are_refused_before_the_run_begins(serial: bool, runs: Path
         assert f"--init-from names a policy that does not fit: the policy has other {message}" in str(raised.value)
         assert "\n" not in str(raised.value)
     assert len(list(runs.iterdir())) == there
+
+
+@pytest.mark.parametrize("squashed", [False, True])
+def test_actions_that_are_squashed_there_alone(squashed: bool, tmp_path: Path) -> None:
+    overrides = SMALL | {"agent.squash_actions": squashed}
+    train(tmp_path, "there", None, env="gym:Pendulum-v1", overrides=overrides, steps=100)
+    there, here = str(squashed).lower(), str(not squashed).lower()
+    refusal = f"agent.squash_actions is {there} there, {here} here: -o agent.squash_actions={there}$"
+    other = overrides | {"agent.squash_actions": not squashed}
+    with pytest.raises(ConfigError, match=f"^--init-from there: {refusal}"):
+        train(tmp_path, "here", "there", env="gym:Pendulum-v1", overrides=other, steps=100)
+    assert train(tmp_path, "alike", "there", env="gym:Pendulum-v1", overrides=overrides, steps=100).steps >= 100
 
 
 def test_the_command(runs: Path) -> None:

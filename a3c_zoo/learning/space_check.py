@@ -45,11 +45,16 @@ def check_policy(policy: object, env: VectorEnv[Any, Any, Any], env_name: str) -
     if isinstance(policy, ModelPolicy):
         acts = [leaf for _, leaf in leaves_of(policy.spaces.actions)]
         options = {
-            "squash": any(isinstance(leaf, Gaussian) and leaf.squash for leaf in acts),
+            "squash": squashes(policy.spaces.actions),
             "uniform": any(isinstance(leaf, UniformBox) for leaf in acts),
         }
         actions = action_distribution(env.single_action_space, **options)
         check_spaces(policy.spaces, Spaces(observation_spec(env.single_observation_space), actions), env_name)
+
+
+def squashes(actions: ActionDistribution) -> bool:
+    """Whether Box actions are squashed to their bounds (`agent.squash_actions`)."""
+    return any(isinstance(leaf, Gaussian) and leaf.squash for _, leaf in leaves_of(actions))
 
 
 def in_words(part: ObservationSpec | Leaf | ActionDistribution) -> str:

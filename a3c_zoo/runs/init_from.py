@@ -6,6 +6,7 @@ import hashlib
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from a3c_zoo.config import NetworkConfig
 from a3c_zoo.config.yaml import display
@@ -14,6 +15,9 @@ from a3c_zoo.runs.setup import Initial, RunSetup
 from a3c_zoo.store.recommended import RECOMMENDED, choose
 from a3c_zoo.store.saved_state import NOT_INITIAL, from_plain, loading
 from a3c_zoo.store.trained import find_policy, policy_state
+
+if TYPE_CHECKING:
+    from a3c_zoo.learning.model import Spaces
 
 
 def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust: bool) -> RunSetup:
@@ -45,7 +49,10 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
     model = from_plain(SavedModel, saved.agent.get("model"), f"--init-from {name}: agent.model")
     spaces = read_spaces(setup.entry, setup.network, setup.config, setup.agent.spaces, setup.serial)
     with loading(NOT_INITIAL):
-        check_spaces(Spaces.from_state_dict(model.spaces), spaces, setup.entry.name)
+        theirs = Spaces.from_state_dict(model.spaces)
+    _compare_squashing(str(name), theirs, spaces)
+    with loading(NOT_INITIAL):
+        check_spaces(theirs, spaces, setup.entry.name)
     numbers = model.parameters.flatten().contiguous().view(torch.uint8).numpy().tobytes()
     choice.tell()
     told = {"name": directory.home.name, "env": directory.meta["env"], "steps": saved.state.steps}
@@ -66,3 +73,17 @@ def _compare(name: str, theirs: NetworkConfig | None, ours: NetworkConfig | None
                 f"--init-from {printable(name)}: network.{key} is {value} there, {ours_here} here. "
                 f"For the network there: -o {shlex.quote(f'network.{key}={value}')}"
             )
+
+
+def _compare_squashing(name: str, theirs: Spaces, ours: Spaces) -> None:
+    """Raises ConfigError if nothing but `agent.squash_actions` tells the actions apart."""
+    from a3c_zoo.learning.space_check import in_words, squashes
+
+    squashed = squashes(theirs.actions)
+    if squashed == squashes(ours.actions) or in_words(theirs.actions) != in_words(ours.actions):
+        return
+    there = display(squashed)
+    raise ConfigError(
+        f"--init-from {printable(name)}: agent.squash_actions is {there} there, {display(not squashed)} here: "
+        f"-o agent.squash_actions={there}"
+    )
