@@ -438,6 +438,25 @@ def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
     assert told("agent.teams=null") == ("a3c on gym:LunarLander-v3, seed 0, 16 workers", 1)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ([], ""),
+        (["agent.n_steps=125", "agent.update_samples=50"], "each update is made by 2 of 8 members of a team"),
+        (["network.recurrent=lstm"], "each update is made by 4 of 8 members of a team"),
+        (["network.recurrent=lstm", "agent.team_updates=beside"], ""),
+        (["agent.teams=null"], ""),
+    ],
+)
+def test_the_start_tells_of_updates_that_fewer_members_make(overrides: list[str], told: str) -> None:
+    config = resolve(
+        "run.workers=16", "agent.n_steps=128", "agent.update_samples=64", *overrides, env="gym:LunarLander-v3"
+    )
+    line = f"{told}: it has no equal parts for more" if told else ""
+    assert RunSetup.of(get_registry(), config, False).teams_told == line
+    assert RunSetup.of(get_registry(), config, True).teams_told == ""
+
+
 def test_a_number_that_does_not_fit_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         resolve("run.workers=1000", env="gym:LunarLander-v3")
@@ -537,6 +556,7 @@ def test_how_many_members_make_an_update(
         (16, 128, 64, False, 8),
         (16, 128, 64, True, 4),  # an update has 4 segments of 16 steps
         (16, 5, 5, False, 1),  # an update of 5 has no equal parts of two members
+        (16, 125, 50, False, 2),  # nor has one of 50 for four
     ],
 )
 def test_how_many_members_make_an_update_together(

@@ -213,8 +213,9 @@ class A3CConfig(LossConfig):
     )
     team_updates: Literal["together", "beside"] = Field(
         "together",
-        description="together: all members of a team make each update, and learn as one worker would; beside: members "
-        "make updates at the same time, which is faster and needs more steps",
+        description="together: all members of a team make each update, and learn as one worker would (fewer members, "
+        "beside others, if an update has no equal parts for all); beside: members make updates at the same time, which "
+        "is faster and needs more steps",
     )
 
     @model_validator(mode="after")

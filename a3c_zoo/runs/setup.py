@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.config import Config, RunConfig
 from a3c_zoo.config.provenance import plugin_versions, plugins_of
 from a3c_zoo.config.sets import entries_of, env_of
@@ -104,6 +105,19 @@ class RunSetup:
         if why and self.config.agent.shares_out:
             return f"{number}, {why}"
         return ""
+
+    @property
+    def teams_told(self) -> str:
+        """A line if fewer members than all of a team make an update, though they are to make it together; else ""."""
+        config = self.config
+        agent = config.agent
+        if not isinstance(agent, A3CConfig) or agent.team_updates != "together" or config.network is None:
+            return ""
+        members = agent.members_of_team(config.run.workers)
+        size = agent.members_of_update(config.run.workers, config.env.num_envs, config.network.has_core)
+        if size == members:
+            return ""
+        return f"each update is made by {size} of {members} members of a team: it has no equal parts for more"
 
     @property
     def target(self) -> float | None:

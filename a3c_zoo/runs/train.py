@@ -343,7 +343,7 @@ def _train(
         saved: the checkpoint to go on from. events: what happened before the first session; see `go_on_from`.
     """
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
-    if line := setup.workers_told:
+    for line in filter(None, (setup.workers_told, setup.teams_told)):
         watch.observer.message(line)
     if saved is None and (told := _budget_told(setup.config)):
         watch.observer.message(told)
