@@ -41,7 +41,7 @@ class LossConfig(AgentConfig):
     )
     value_coefficient: float = Field(0.5, ge=0, description="weight of the value loss")
     normalize_advantages: bool = Field(
-        False, description="scale advantages to mean 0 and deviation 1 per update"
+        False, description="scale advantages to mean 0 and deviation 1 per update; a3c-grad: per gradient"
     )
     clip_rewards: bool = Field(
         False, description="clip rewards to ±1 in the loss; the environment's stay as they are"
