@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.plugins.registry import get_registry
 from tests.toys_baselines import agent_state, one_thread, train
 from tests.toys_runs import command_line
+from tests.waits import LIMIT_S
 
 
 @pytest.fixture(autouse=True)
@@ -192,6 +194,15 @@ def test_rl_zoos_settings(agent: str, env: str) -> None:
         assert (model.lr_schedule(1.0), model.clip_range(1.0)) == (2.5e-4, 0.1)
         model.num_timesteps = 5_000_000
         assert (model.lr_schedule(1.0), model.clip_range(1.0)) == (1.25e-4, 0.05)
+
+
+def test_a_command_leaves_no_emulator_to_pythons_end(tmp_path: Path) -> None:
+    """ale-py would print each of them, after the last line of the run."""
+    options = ["-o", "agent.vec_env=dummy", "-o", "agent.torch_threads=1", "-o", "env.num_envs=2"]
+    command = [sys.executable, "-m", "a3c_zoo", "train", "pong", "--agent", "sb3-a2c", "--steps", "20", *options]
+    done = subprocess.run([*command, "--runs-dir", str(tmp_path)], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    assert "leaked" not in done.stdout + done.stderr
 
 
 def test_without_opencv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

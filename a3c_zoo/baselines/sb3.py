@@ -10,6 +10,7 @@ Raises:
 
 from __future__ import annotations
 
+import gc
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from a3c_zoo import processes
 from a3c_zoo.config import NEVER, Config
 from a3c_zoo.cures import install_needed
 from a3c_zoo.errors import EnvironmentContractError, ZooError, type_and_message
@@ -228,6 +230,10 @@ def run(context: RunContext) -> None:
         finally:
             with suppress(Exception):  # an environment that failed may fail to close too
                 env.close()
+            if processes.is_ours:
+                # Python's end collects no frozen objects (`without_collections`). Some hold this environment in a
+                # cycle, and ale-py tells of each emulator that is left.
+                gc.unfreeze()
 
 
 def _learn(context: RunContext, model: BaseAlgorithm, callback: RunCallback) -> None:
