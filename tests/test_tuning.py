@@ -325,7 +325,7 @@ def test_ties_tell_nothing_of_what_matters(folder: Path, better: int, is_told: b
 
 REFUSED = {
     ("cartpole", "--agent", "nstep", "--steps", "480"): "was made with another agent: a3c, not nstep; name a new one",
-    ("pong", "--steps", "480"): "was made with another env: cartpole, not pong",
+    ("pong", "--steps", "4800"): "was made with another env: cartpole, not pong",
     ("cartpole", "--steps", "960"): "was made with another steps: 480, not 960",
     ("cartpole", "--steps", "480", "--seeds", "3"): "was made with another seeds: 1, not 3",
     ("cartpole", "--steps", "480", "--seeds", "1", "-o", "entropy_coefficient=0.5"): "another overrides: [], not [",
