@@ -90,7 +90,7 @@ def train_one(env: str, delay: int, seed: int, steps: int, folder: Path, options
     """Trains in a process of its own."""
     name = f"d{delay}-s{seed}"
     command = [sys.executable, "-m", "a3c_zoo", "train", env, "--plugin", __file__, "--agent", "delayed", "--serial"]
-    command += ["--hyperparams", "a3c", "--workers", "1", "--seed", str(seed), "--steps", str(steps), "--quiet"]
+    command += ["--workers", "1", "--seed", str(seed), "--steps", str(steps), "--quiet"]
     command += ["--runs-dir", str(folder), "--name", name, "-o", f"agent.delay={delay}", *options]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     outcome = json.loads((folder / name / "outcome.json").read_text(encoding="utf-8"))
@@ -101,13 +101,14 @@ def main() -> None:
     """Trains all runs and prints a line for each delay."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--env", default="cartpole")
+    parser.add_argument("--hyperparams", default="a3c", help="a set of a3c [a3c]")
     parser.add_argument("--delays", type=int, nargs="+", default=[0, 1, 4, 16, 64, 256])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--steps", type=int, default=300_000)
     parser.add_argument("-o", dest="options", action="append", default=[], help="as of a3c-zoo train")
     parser.add_argument("--json", type=Path, help="write the figures here")
     given, runs = parser.parse_args(), []
-    options = [word for text in given.options for word in ("-o", text)]
+    options = ["--hyperparams", given.hyperparams, *(word for text in given.options for word in ("-o", text))]
     with tempfile.TemporaryDirectory() as folder:
         for delay in given.delays:
             done = [train_one(given.env, delay, seed, given.steps, Path(folder), options) for seed in given.seeds]

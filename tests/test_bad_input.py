@@ -262,10 +262,11 @@ def test_an_environment_that_breaks_its_contract(fault: str, message: str, tmp_p
 def test_training_that_diverges(runner: str, capsys: Captured) -> None:
     """The command at the end of the message begins a run: a resume would keep the learning rate."""
     options = ["-o", "agent.value_coefficient=1e38", "--steps", "100000", "--name", "x"]
+    options += ["-o", "optimizer.final_learning_rate=1e-3"]
     assert refused(capsys, "train", "cartpole", runner, *options) == (
         "100 gradients in a row are not finite: training diverged. Try a smaller optimizer.learning_rate. "
         "From a good checkpoint: a3c-zoo train cartpole --agent a3c --hyperparams runs/x/config.yml --init-from runs/x "
-        "-o optimizer.learning_rate=0.0002"
+        "-o optimizer.learning_rate=0.0002 -o optimizer.final_learning_rate=0.0002"
     )
 
 

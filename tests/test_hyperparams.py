@@ -153,6 +153,7 @@ def test_for_how_many_workers_the_learning_rate_is(make_package: MakePackage, tm
     (tmp_path / "odd.yml").write_text("run: {workers: true}\noptimizer: {learning_rate: 0.02}\n")
     (tmp_path / "none.yml").write_text("run: {workers: 0}\noptimizer: {learning_rate: 0.02}\n")
     (tmp_path / "many.yml").write_text("run: {workers: 16}\n")
+    (tmp_path / "auto.yml").write_text("run: {workers: auto}\noptimizer: {learning_rate: 0.02}\n")
 
     def workers(file: str | None = None, *overrides: str) -> tuple[int | None, int]:
         chosen = file and str(tmp_path / file)
@@ -166,6 +167,7 @@ def test_for_how_many_workers_the_learning_rate_is(make_package: MakePackage, tm
     assert workers("rate.yml") == (None, 16)
     assert workers("odd.yml") == workers("none.yml") == (None, 16)
     assert workers("many.yml") == (3, 16)
+    assert workers("auto.yml") == (2, 16)  # as many as `auto` makes at most without teams
     assert resolve_config(registry_of(), CARTPOLE, A3C).sets_workers is None
 
 

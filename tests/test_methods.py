@@ -147,6 +147,8 @@ def test_a_method_without_a_run_says_what_the_nearest_run_has(runs: Path) -> Non
     begin = "--from: no run has the settings of method 'x'. "
     low = next(run.path.name for run in records if run.settings["agent.gamma"] == 0.9)
     assert refusal("x=a3c -o agent.gamma=0.9") == f"{begin}The nearest one is {low}: run.workers is 1, not 2."
+    auto = refusal("x=a3c -o agent.gamma=0.9 -o run.workers=auto")
+    assert auto == f"{begin}{low} has them, and is a run of another method, which names more of its settings."
     assert refusal("x=nstep") == f"{begin}No run is of nstep."
     many = " ".join(f"-o agent.{key}" for key in ("gamma=0.5", "n_steps=7", "gae_lambda=0.5", "value_coefficient=0.3"))
     more = "-o optimizer.learning_rate=0.5 -o optimizer.epsilon=0.1 -o run.workers=1"

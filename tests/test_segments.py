@@ -171,7 +171,11 @@ def test_segments_without_a_core_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=refusal):
         a3c_zoo.train("cartpole", overrides=overrides, steps=100, runs_dir=tmp_path)
     for cure in ({"network.recurrent": "lstm"}, {"agent.segment_steps": None}):
-        a3c_zoo.train("cartpole", overrides=overrides | cure, steps=100, serial=True, runs_dir=tmp_path)
+        run = a3c_zoo.train("cartpole", overrides=overrides | cure, steps=100, serial=True, runs_dir=tmp_path).run
+    # A run that has them goes on.
+    config = run / "config.yml"
+    config.write_text(config.read_text().replace("segment_steps: null", "segment_steps: 5"))
+    assert a3c_zoo.train(resume=run, steps=1000).steps >= 1000
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -322,10 +322,8 @@ class A3CConfig(LossConfig):
             return sizes[-1]
         return next((size for size in sizes if own * size >= 2 * per_update), sizes[-1])
 
-    def check_run(self, config: Config, entry: EnvEntry) -> None:
-        """Also for segments of a network without a recurrent core, which nothing would unroll."""
-        super().check_run(config, entry)
-        network = config.network
+    def check_new(self, network: NetworkConfig | None) -> None:
+        """Raises ConfigError for segments of a network without a recurrent core, which nothing would unroll."""
         if self.segment_steps is None or network is None or network.has_core:
             return
         cure = ""

@@ -232,6 +232,8 @@ def _nearest(
     if not found:
         return f"No run is of {method.agent.name}."
     keys, wanted, run = min(found, key=lambda each: len(each[0]))
+    if not keys:
+        return f"{run.path.name} has them, and is a run of another method, which names more of its settings."
     told = [
         f"{key} is {_as_json(run.settings.get(key))}, not {_as_json(wanted[key])}"
         for key in keys[:DIFFERENCES]

@@ -139,11 +139,10 @@ def _not_as_planned(run: PlannedRun, path: Path) -> str | None:
     except RunDirectoryError as error:
         return str(error)
     differ = {key for key in planned.keys() | trained.keys() if planned.get(key) != trained.get(key)}
-    # What the machine that trained decides: `auto`, and which run hooks are there.
+    # What the machine that trained decides: `auto` of workers and of the precision, and which run hooks are there.
     if run.config.workers_why:
         differ.discard("run.workers")
-    if "network.precision" not in run.config.sources:
-        differ.discard("network.precision")
+    differ.discard("network.precision")
     differ = {key for key in differ if not key.startswith(f"{PLUGINS}.")}
     if not differ:
         return None

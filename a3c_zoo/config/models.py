@@ -490,6 +490,9 @@ class AgentConfig(Section):
     def check(self, num_envs: int) -> None:
         """Raises ConfigError if these values do not fit the number of environments of a worker."""
 
+    def check_new(self, network: NetworkConfig | None) -> None:
+        """Raises ConfigError for values that nothing would use. A run that goes on keeps those that it has."""
+
     def check_run(self, config: Config, entry: EnvEntry) -> None:
         """Raises ConfigError if no run can begin with a configuration: all that is known before anything is made.
 

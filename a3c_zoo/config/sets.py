@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from pydantic_core import to_jsonable_python
 
 from a3c_zoo.config import Config, rl_zoo, yaml
-from a3c_zoo.config.models import AUTO, PLUGINS
+from a3c_zoo.config.models import AUTO, FEW_WORKERS, PLUGINS
 from a3c_zoo.config.settings import COMPARE, TUNING, Settings, cite, faulty, is_comparison
 from a3c_zoo.config.yaml import Document
 from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError, did_you_mean, printable
@@ -200,7 +200,7 @@ def resolve_config(
         own = documents[rate.order[0] - 1].data
         few = (own.get("run") or {}).get("workers")
         if few == AUTO:
-            few = (own.get("agent") or {}).get("teams")
+            few = (own.get("agent") or {}).get("teams") or FEW_WORKERS
         is_number = type(few) is int and few > 0
         config = replace(config, sets_workers=few if is_number else None)
     source = config.sources.get("env.wrappers", "")

@@ -223,6 +223,8 @@ class Settings:
         if self.faults:
             raise faulty([text for _, text in sorted(self.faults)])
         sections["agent"].check(sections["env"].num_envs)
+        if not self._goes_on:
+            sections["agent"].check_new(sections.get("network"))
         sources = {
             f"{name}.{key}": setting.source
             for name, keys in self.settings.items()

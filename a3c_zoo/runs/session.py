@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import DivergedError, RunDirectoryError, WorkerError, ZooError
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.processes.crew import REPORT_EVERY_S
@@ -231,11 +232,17 @@ class Session:
         if optimizer is None or not checkpoint_steps(self.directory):
             return ""
         path = self.directory.path
+        rate = optimizer.learning_rate / 10
+        values = [f"optimizer.learning_rate={rate:g}"]
+        if optimizer.final_learning_rate > rate:
+            values.append(f"optimizer.final_learning_rate={rate:g}")
+        if self.config.env.wrappers:  # a file may not name them
+            values.append(f"env.wrappers={display(list(self.config.env.wrappers), 0)}")
         parts = [
             shlex.join(["a3c-zoo", "train", self.config.env_name, "--agent", self.config.agent_name]),
             shlex.join(["--hyperparams", str(path / "config.yml")]),
             f"--init-from {run_argument(path)}",
-            f"-o optimizer.learning_rate={optimizer.learning_rate / 10:g}",
+            *(shlex.join(["-o", value]) for value in values),
         ]
         return f". From a good checkpoint: {' '.join(parts)}"
 
