@@ -488,7 +488,10 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
         ),
         (
             "a3c-ppo",
-            ["agent.clip_ratio=null", "agent.team_updates=beside", "agent.segment_steps=8", "agent.update_samples=16"],
+            [
+                *("agent.clip_ratio=null", "agent.team_updates=beside", "agent.update_samples=16"),
+                *("agent.segment_steps=8", "network.recurrent=lstm"),
+            ],
             [
                 "agent.clip_ratio=0.2",
                 "agent.epochs=1 agent.segment_steps=null agent.teams=null agent.team_updates=together "
