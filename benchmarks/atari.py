@@ -29,7 +29,10 @@ from a3c_zoo.processes.start import WORKER_ENVIRONMENT
 #: Network → the frame size that it is made for, in pixels.
 NETWORKS = {"conv42": 42, "a3c-ff": 84, "nature-slim": 84, "nature": 84, "nature-dual": 84}
 PRECISIONS = ("float32", "bfloat16")
-OURS, PLAIN, SB3, CEILING = "a3c, its set", "a3c-plain", "sb3-a2c", "environments alone, {}×{}"
+OURS = "a3c, its set"
+PLAIN = "a3c-plain"
+SB3 = "sb3-a2c"
+CEILING = "environments alone, {}×{}"
 #: Size of the frames that stable-baselines3 trains on, in pixels.
 SB3_SIZE = 84
 
