@@ -128,6 +128,12 @@ def test_runs_that_were_chosen_by_how_they_ended_make_no_claims(
         assert text in (out / "report.md").read_text()
 
 
+def test_options_that_select_no_run_are_named(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line("compare", "--from", runs, "--seed", "99", "--out", tmp_path / "out") == 2
+    assert "Error: --from: 16 runs are there, and none is what --agent, --seed" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.usefixtures("plain_reports")
 def test_runs_of_other_environments_are_not_left_out(runs: Path, tmp_path: Path) -> None:
     """Nobody asks for them. A run that does not name its environment may be on this one."""

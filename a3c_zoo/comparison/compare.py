@@ -524,10 +524,21 @@ def read(
     if methods and agents:
         raise ZooError("--method names agents with their settings: leave out --agent")
 
+    passed_over = set()
+
     def is_wanted(run: RunSummary) -> bool:
-        return (not agents or run.agent in agents) and wanted(run)
+        if (not agents or run.agent in agents) and wanted(run):
+            return True
+        passed_over.add(run.path)
+        return False
 
     records, unread = read_runs(folders, runs_dir=runs_dir, trust=trust, wanted=is_wanted)
+    if passed_over and not records and not unread:
+        there = "1 run is" if len(passed_over) == 1 else f"{len(passed_over):,} runs are"
+        raise ZooError(
+            f"--from: {there} there, and none is what --agent, --seed, --status, --solved or --since asks for: "
+            "leave one of them out"
+        )
     env_names = list(dict.fromkeys(one_name(run.env) for run in records))
     if len(env_names) > 1 and not envs:
         choices = " --env ".join(env_names)
