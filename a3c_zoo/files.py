@@ -298,10 +298,15 @@ def refuse_place(out: Path, option: str = "--out") -> None:
         raise ZooError(f"{option} {out}: {there} is no directory in which you may write; choose another")
 
 
-def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:
-    """Raises ZooError for a file that a command cannot or shall not write: of another ending, or one that exists."""
+def refuse_ending(out: Path, suffixes: Sequence[str]) -> None:
+    """Raises ZooError if the file of `--out` has none of these endings."""
     if out.suffix.lower() not in suffixes:
         raise ZooError(f"--out {out}: must end in {' or '.join(suffixes)}")
+
+
+def refuse_out(out: Path, suffixes: Sequence[str], force: bool) -> None:
+    """Raises ZooError for a file that a command cannot or shall not write: of another ending, or one that exists."""
+    refuse_ending(out, suffixes)
     if os.path.exists(out) and not force:
         raise ZooError(f"--out {out}: exists already; choose another name, or overwrite it with --force")
     if not (os.path.isdir(out.parent) and os.access(out.parent, os.W_OK | os.X_OK)):

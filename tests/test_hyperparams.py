@@ -328,7 +328,7 @@ def test_empty_sections_are_fine(make_package: MakePackage) -> None:
     assert run == RunConfig(workers=min(2, available_cores()))
 
 
-@pytest.mark.parametrize("name", ["mine.yml", "mine.yaml", "./mine"])
+@pytest.mark.parametrize("name", ["mine.yml", "mine.yaml", "MINE.YML", "./mine"])
 def test_what_counts_as_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_text("run: {seed: 3}")

@@ -377,6 +377,15 @@ def test_bad_input_is_one_line_and_status_2(folder: Path, capfd: pytest.CaptureF
     assert not Path("runs").exists()
 
 
+def test_a_file_that_hyperparams_would_take_for_a_set_is_refused_before_the_search(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("best", "best.json", "sets/best"):
+        assert command_line("tune", "cartpole", "--steps", STEPS, "--yes", "--out", name) == 2
+        assert capfd.readouterr().err == f"Error: --out {name}: must end in .yml or .yaml\n"
+    assert not Path("runs").exists()
+
+
 def test_a_search_begins_with_a_method(folder: Path) -> None:
     rest: dict[str, Any] = {"steps": 20_000, "seeds": 1, "episodes": 1, "sampler": "tpe", "pruner": "halving"}
     text = "wide=a3c:a3c-ppo -o network.hidden_sizes=[96] -o agent.gamma=0.9"

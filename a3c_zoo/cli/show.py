@@ -66,7 +66,7 @@ def hyperparams(
     A file of RL Baselines3 Zoo is translated. What has no key here is named on stderr.
     """
     from a3c_zoo.config.schema import LINE, put_beside
-    from a3c_zoo.config.sets import describe, dump_config, resolve_config
+    from a3c_zoo.config.sets import SET_SUFFIXES, describe, dump_config, resolve_config
     from a3c_zoo.config.yaml import display
 
     if as_json:
@@ -76,7 +76,7 @@ def hyperparams(
     entry = registry.env(env_name(registry, env))
     agent_entry = registry.agent(agent or entry.default_agent)
     if out is not None:
-        refuse_out(out, (".yml", ".yaml"), force)
+        refuse_out(out, SET_SUFFIXES, force)
     config = resolve_config(registry, entry, agent_entry, hyperparams=hyperparams, overrides=overrides)
     if out is not None:
         write_out(out, dump_config(config, LINE).encode(), force)

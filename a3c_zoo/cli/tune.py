@@ -92,7 +92,7 @@ COUNT, MANY = click.IntRange(1, MOST_SEEDS), click.IntRange(1, MOST_TRIALS)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    metavar="FILE",
+    metavar="FILE.yml",
     help="File of the new set.  [default: in studies/NAME]",
 )
 @kept_runs_option

@@ -16,7 +16,7 @@ from importlib import import_module, resources
 from importlib.resources.abc import Traversable
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
@@ -32,6 +32,8 @@ from a3c_zoo.plugins.registry import Registry
 _LOGGER = logging.getLogger(__name__)
 #: The folder with the default search spaces of agents. No environment has this name.
 SPACES = "_search"
+#: The endings of a file with a set.
+SET_SUFFIXES: Final = (".yml", ".yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +447,6 @@ def comparison_steps(registry: Registry, env: EnvEntry) -> int | None:
 def names_set(registry: Registry, text: str) -> bool:
     """Whether a text names a set, and no file. A folder with the name of a plugin can be written `./NAME`."""
     plugin, slash, _ = text.rpartition("/")
-    return not text.endswith((".yml", ".yaml")) and (
+    return not text.lower().endswith(SET_SUFFIXES) and (
         not slash or plugin in {info.name for info in registry.plugins}
     )
