@@ -9,12 +9,13 @@ import random
 import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,8 @@ import filelock
 import jsonschema
 import optuna
 import pytest
+from optuna.storages._rdb.models import BaseModel
+from sqlalchemy.schema import CreateTable
 
 import a3c_zoo
 from a3c_zoo.cli.tune import _announce, _tell, command
@@ -423,6 +426,31 @@ def test_a_study_of_others_and_a_locked_one(folder: Path, monkeypatch: pytest.Mo
         pytest.raises(ZooError, match=r"studies/mine/journal\.jsonl is locked"),
     ):
         TuningStudy("mine", None, Path("runs"), settings(steps=960)).add(KEYS)
+
+
+def test_a_database_of_another_program_stays_as_it_is(folder: Path) -> None:
+    """A resume writes nothing, and makes no file: its name may be mistyped."""
+    with closing(sqlite3.connect("app.db")) as app:
+        app.execute("CREATE TABLE users (id INTEGER)")
+        app.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    content = Path("app.db").read_bytes()
+    with pytest.raises(ZooError, match=r"^--storage sqlite:///app\.db has tables of another program, and no studies"):
+        TuningStudy("mine", "sqlite:///app.db", Path("runs"), settings())
+    for name in ("app", "typo"):
+        with pytest.raises(ZooError, match=rf"^there is no study in sqlite:///{name}\.db\. See: a3c-zoo list studies"):
+            TuningStudy("mine", f"sqlite:///{name}.db", Path("runs"))
+    assert Path("app.db").read_bytes() == content
+    assert [path.name for path in folder.glob("*.db")] == ["app.db"]
+
+
+def test_a_database_is_only_read_by_a_resume(folder: Path) -> None:
+    url = "sqlite:///mine.db"
+    with closing(sqlite3.connect("mine.db")) as database:  # as another process has it that makes the tables
+        database.execute(str(CreateTable(BaseModel.metadata.tables["version_info"])))
+    assert TuningStudy("mine", url, Path("runs"), settings()).add(KEYS) == 0
+    content = Path("mine.db").read_bytes()
+    assert len(TuningStudy("mine", url, Path("runs")).contenders()) == 1
+    assert Path("mine.db").read_bytes() == content
 
 
 def test_an_environment_without_a_budget_has_a_usual_one(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

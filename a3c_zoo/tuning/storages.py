@@ -12,8 +12,10 @@ from typing import Any, Final
 import filelock
 import optuna
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages._rdb.models import BaseModel
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._file import BaseJournalFileLock
+from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -26,6 +28,8 @@ STUDIES_DIR: Final = Path("studies")
 JOURNAL: Final = "journal.jsonl"
 #: In the folder of a study: the other storages that have a study of its name, so that all are listed.
 ELSEWHERE: Final = "storages.json"
+#: The tables that Optuna makes first, and one that it makes last. All are there before a study is.
+FIRST_TABLES, LAST_TABLE = frozenset({"studies", "version_info"}), "alembic_version"
 #: How Optuna begins each record of a journal.
 HEAD: Final = b'{"op_code"'
 #: How long a process waits for another one that writes to the same study, in seconds.
@@ -144,13 +148,13 @@ def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
 def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
     """Opens a journal (a path; by default that of the study) or a database (a URL).
 
-    is_new: whether to make what is not there. If not, a journal is only read, until somebody adds to it.
+    is_new: whether to make what is not there. If not, a storage is only read, until somebody adds to it.
     """
     where = place_of(storage, name)
     try:
         with storage_errors(f"--storage {where}"), damage_errors(where):
             if storage is not None and "://" in storage:
-                return _open_database(storage, where)
+                return _open_database(storage, where, is_new)
             if not is_new and not os.path.exists(where):
                 raise ZooError(f"there is no study {where}. See: a3c-zoo list studies")
             # A link that the user names is theirs.
@@ -159,13 +163,34 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
         raise ZooError(f"--storage {where} needs a driver: {error}") from error
 
 
-def _open_database(url: str, where: str) -> BaseStorage:
+def _open_database(url: str, where: str, is_new: bool) -> BaseStorage:
     if where.startswith("redis"):
         raise ZooError(f"--storage {where}: Optuna keeps pickles in Redis, which are not read; name another")
     parts = make_url(url)
     if parts.get_backend_name() == "sqlite" and parts.database in (None, "", ":memory:"):
         raise ZooError(f"--storage {where} keeps nothing: name a file, such as sqlite:///tuning.db")
-    return optuna.storages.get_storage(RDBStorage(url))
+    tables = _tables_of(url)
+    has_studies = tables >= FIRST_TABLES
+    if not is_new and not (has_studies and LAST_TABLE in tables):
+        raise ZooError(f"there is no study in {where}. See: a3c-zoo list studies")
+    others = tables - BaseModel.metadata.tables.keys()
+    if others and not has_studies:  # of Optuna's, another process may have made a few by now
+        raise ZooError(f"--storage {where} has tables of another program, and no studies; name another")
+    return optuna.storages.get_storage(RDBStorage(url, skip_table_creation=not is_new))
+
+
+def _tables_of(url: str) -> set[str]:
+    """The tables of a database; none if it is a file of SQLite that is not there, which a look would make."""
+    url = RDBStorage._fill_storage_url_template(url)
+    parts = make_url(url)
+    is_file = parts.get_backend_name() == "sqlite" and "uri" not in parts.query
+    if is_file and not os.path.exists(parts.database or ""):
+        return set()
+    engine = create_engine(url)
+    try:
+        return set(inspect(engine).get_table_names())
+    finally:
+        engine.dispose()
 
 
 def _open_journal(path: Path, follow: bool, is_new: bool) -> BaseStorage:
