@@ -7,11 +7,13 @@ an error of a3c-zoo, as a traceback.
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import SupportsIndex
 
 
 class ZooError(Exception):
@@ -192,6 +194,14 @@ def refuse_others(name: str, value: str, values: Sequence[str]) -> None:
     """Raises ZooError if an argument of a function of Python is none of the values that it can have."""
     if value not in values:
         raise ZooError(f"{name} {value!r}: choose {', '.join(values)}")
+
+
+def whole_number(name: str, value: SupportsIndex) -> int:
+    """An argument of a function of Python as Python's own; NumPy's are taken. Raises ZooError for others."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ZooError(f"{name}={value!r}: give a whole number") from None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

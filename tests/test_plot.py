@@ -383,6 +383,21 @@ def test_no_display_no_settings_of_the_user_and_no_torch(runs: Path) -> None:
 def test_bad_arguments_of_a_program(runs: Path) -> None:
     with pytest.raises(ZooError, match="name a run to plot"):
         plot([], "x.png")
+    bad: dict[str, Any]
+    for bad, line in (
+        ({"window": -5}, "window=-5: give 1 or more"),
+        ({"window": 0}, "window=0: give 1 or more"),
+        ({"window": 2.5}, "window=2.5: give a whole number"),
+        ({"frame_skip": 0}, "frame_skip=0: give 1 or more"),
+        ({"frame_skip": "4"}, "frame_skip='4': give a whole number"),
+        ({"labels": [1, "b"]}, "labels=[1, 'b']: give a text for each curve"),
+        ({"labels": 5}, "labels=5: give a text for each curve"),
+    ):
+        with pytest.raises(ZooError, match=f"^{re.escape(line)}$"):
+            plot("logs", "x.csv", **bad)
+    assert not Path("x.csv").exists()
+    of_numpy: dict[str, Any] = {"window": np.int64(3)}
+    assert plot("logs", "x.csv", **of_numpy).path.exists()
     shutil.rmtree(runs)
     with pytest.raises(ZooError, match="no run 'logs'"):
         plot("logs", "x.png")

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, overloa
 import numpy as np
 
 from a3c_zoo.config.yaml import display
-from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable, refuse_others
+from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable, refuse_others, whole_number
 from a3c_zoo.figures.curves import Line, running_mean
 from a3c_zoo.figures.measures import drawn_evaluations
 from a3c_zoo.files import refuse_out, write_out
@@ -149,6 +149,9 @@ def plot(
     """
     refuse_others("kind", kind, get_args(Kind))
     refuse_others("x", x, get_args(Axis))
+    for name, count in {"window": window, "frame_skip": frame_skip}.items():
+        if count is not None and whole_number(name, count) < 1:
+            raise ZooError(f"{name}={count}: give 1 or more")
     path = None if out is None else Path(out)
     if path is not None:
         refuse_out(path, SUFFIXES, force)
@@ -219,6 +222,8 @@ def _drawn(
 def _relabelled(drawn: list[DrawnRun], labels: str | Sequence[str]) -> list[DrawnRun]:
     own = list(dict.fromkeys(run.label for run in drawn))
     labels = (labels,) if isinstance(labels, str) else labels
+    if labels and not (isinstance(labels, Sequence) and all(isinstance(label, str) for label in labels)):
+        raise ZooError(f"labels={labels!r}: give a text for each curve")
     if labels and len(labels) != len(own):
         raise ZooError(
             f"--label: {len(labels)} for {len(own)} curves; give one for each of: {', '.join(own)}"
