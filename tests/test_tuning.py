@@ -25,6 +25,7 @@ from typing import Any
 import click
 import filelock
 import jsonschema
+import numpy as np
 import optuna
 import pytest
 from optuna.storages._rdb.models import BaseModel
@@ -1067,6 +1068,33 @@ def test_python_says_what_comes_too_late_for_a_study_that_has_ended(folder: Path
         "Too late: timeout_s=3600, final_seeds=2 and out=new.yml. Copy that file, or give trials=5 or more, "
         "or another study"
     )
+
+
+def test_python_takes_what_train_takes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[TuningStudy, dict[str, Any]]] = []
+    monkeypatch.setattr(tuning, "tune", lambda study, *_, **options: begun.append((study, options)))
+    numbers: dict[str, Any] = {"steps": np.int64(STEPS), "seeds": np.int64(1), "episodes": np.int64(1)}
+    begin: Callable[..., Any] = partial(a3c_zoo.tune, "cartpole", **numbers)
+    given: list[Any] = [{"agent.gamma": 0.5}, "agent.gamma=0.5", ["agent.gamma=0.5"]]
+    for overrides in given:
+        begin(hyperparams=Path("s.yml"), overrides=overrides, trials=np.int64(3))
+    for study, options in begun:
+        assert (study.settings.hyperparams, study.settings.overrides) == ("s.yml", ["agent.gamma=0.5"])
+        assert study.settings.config["agent"]["gamma"] == 0.5
+        assert (study.settings.steps, options["trials"]) == (STEPS, 3)
+    assert len(begun) == len(given)
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"trials": "3"}, "trials='3': give a whole number"),
+        ({"trials": 2.5}, "trials=2.5: give a whole number"),
+        ({"final_seeds": 2.5}, "final_seeds=2.5: give a whole number"),
+        ({"steps": 1e5}, "steps=100000.0: give a whole number"),
+        ({"timeout_s": "15m"}, "timeout_s='15m': give more than 0, or None for no limit, in seconds"),
+        ({"engine_options": "slots=1"}, "engine 'local' --engine-option slots: unknown key."),
+    ]
+    for arguments, line in bad:
+        with pytest.raises(ZooError, match=f"^{re.escape(line)}$"):
+            begin(**arguments, study="second")
+    assert not Path("studies/second").exists()
 
 
 def test_what_comes_too_late_after_a_search_that_the_time_ended(

@@ -214,6 +214,15 @@ def resolve_config(
     return config
 
 
+def override_texts(overrides: Mapping[str, Any] | str | Sequence[str]) -> list[str]:
+    """Overrides as a program gives them, as `KEY=VALUE` texts. The values of a mapping stay what they are."""
+    if isinstance(overrides, Mapping):
+        return [f"{key}={yaml.written(value)}" for key, value in overrides.items()]
+    if isinstance(overrides, str):
+        return [overrides]
+    return list(overrides)
+
+
 def load_config(
     path: str | Path,
     registry: Registry,

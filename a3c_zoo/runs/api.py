@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from a3c_zoo.config import Config
 from a3c_zoo.config.models import TRAIN_OPTIONS
-from a3c_zoo.config.sets import resolve_config
-from a3c_zoo.config.yaml import written
+from a3c_zoo.config.sets import override_texts, resolve_config
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import same_folder
@@ -195,15 +194,12 @@ def _config(
     """The configuration of a fresh run; arguments as in `train`."""
     if (env_name := _name_of(env)) is None:
         raise ZooError("name an environment to train, or a run to --resume. See: a3c-zoo list envs")
-    if isinstance(overrides, Mapping):
-        overrides = [f"{key}={written(value)}" for key, value in overrides.items()]
-    if isinstance(overrides, str):
-        overrides = [overrides]
     registry = get_registry()
     entry = registry.env(env_name)
     chosen = None if hyperparams is None else str(hyperparams)
     agent_entry = registry.agent(agent or entry.default_agent)
-    return resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=overrides, flags=flags)
+    texts = override_texts(overrides)
+    return resolve_config(registry, entry, agent_entry, hyperparams=chosen, overrides=texts, flags=flags)
 
 
 def run_settings(**values: Any) -> dict[str, tuple[Any, str]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from a3c_zoo.config.sets import override_texts
 from a3c_zoo.cures import install_extra
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.errors import ZooError, refuse_others
+from a3c_zoo.errors import ZooError, refuse_others, whole_number
 from a3c_zoo.files import valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.child import check_main
@@ -27,8 +29,8 @@ def tune(
     env: str,
     *,
     agent: str | None = None,
-    hyperparams: str | None = None,
-    overrides: Sequence[str] = (),
+    hyperparams: str | Path | None = None,
+    overrides: Mapping[str, Any] | str | Sequence[str] = (),
     method: str = "",
     trials: int = 30,
     timeout_s: float | None = None,
@@ -43,7 +45,7 @@ def tune(
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     out: str | Path | None = None,
     engine: str = DEFAULT_ENGINE,
-    engine_options: Sequence[str] = (),
+    engine_options: str | Sequence[str] = (),
     watcher: TuningWatcher | None = None,
     progress: bool | None = None,
 ) -> dict[str, Any] | None:
@@ -54,7 +56,7 @@ def tune(
 
     Args:
         agent, hyperparams, overrides: where the search begins; by default the default set of the environment's agent.
-            overrides are `KEY=VALUE` texts.
+            They have the forms that `train` takes.
         method: the same in one text, in place of these: `"NAME=AGENT:SET -o KEY=VALUE"`, as `compare` takes it.
         trials: of the study, in all. timeout_s: after this time no trial begins or goes on.
         seeds: runs of each trial. final_seeds: runs of each method in the comparison; by default 7.
@@ -83,7 +85,8 @@ def tune(
     refuse_others("sampler", sampler, SAMPLERS)
     refuse_others("pruner", pruner, PRUNERS)
     last_seeds = FINAL_SEEDS if final_seeds is None else final_seeds
-    counts = {"trials": trials, "seeds": seeds, "final_seeds": last_seeds, "episodes": episodes}
+    given = {"trials": trials, "seeds": seeds, "final_seeds": last_seeds, "episodes": episodes}
+    counts = {name: whole_number(name, count) for name, count in given.items()}
     if small := [name for name, count in counts.items() if count < 1]:
         raise ZooError(f"{listed(small)}: give 1 or more")
     most = {"trials": MOST_TRIALS, "seeds": MOST_SEEDS, "final_seeds": MOST_SEEDS, "episodes": MOST_TRIALS}
@@ -91,25 +94,32 @@ def tune(
         f"{name}: give {most[name]:,} or fewer" for name, count in counts.items() if count > most[name]
     ]:
         raise ZooError("; ".join(large))
-    if steps is not None and steps < 1:
-        raise ZooError(f"steps={steps}: give 1 or more")
-    if timeout_s is not None and not timeout_s > 0:
-        raise ZooError(f"timeout_s={timeout_s:g}: give more than 0, or None for no limit")
+    if steps is not None:
+        steps = whole_number("steps", steps)
+        if steps < 1:
+            raise ZooError(f"steps={steps}: give 1 or more")
+    if timeout_s is not None:
+        if not (isinstance(timeout_s, Real) and timeout_s > 0):
+            raise ZooError(f"timeout_s={timeout_s!r}: give more than 0, or None for no limit, in seconds")
+        timeout_s = float(timeout_s)
     settings = make_settings(
         env,
         agent,
-        hyperparams,
-        overrides,
+        None if hyperparams is None else str(hyperparams),
+        override_texts(overrides),
         steps,
         method,
-        seeds=seeds,
-        episodes=episodes,
+        seeds=counts["seeds"],
+        episodes=counts["episodes"],
         sampler=sampler,
         pruner=pruner,
     )
     name = valid_name(study or study_name(settings, method), "--study", MOST_BYTES)
     check_main()
-    options: dict[str, Any] = {"trials": trials, "timeout_s": timeout_s, "final_seeds": last_seeds}
+    trials = counts["trials"]
+    options: dict[str, Any] = {"trials": trials, "timeout_s": timeout_s, "final_seeds": counts["final_seeds"]}
+    if isinstance(engine_options, str):
+        engine_options = [engine_options]
     file = None if out is None else Path(out)
     with (
         open_engine(get_registry(), engine, engine_options) as opened,
