@@ -384,13 +384,15 @@ import click
 from a3c_zoo import CommandEntry, hookimpl
 
 @click.command()
-def hello(): print("hello")
+@click.option("--loud", is_flag=True)
+def hello(loud): print("hello")
 
 @hookimpl
 def zoo_commands(): return [CommandEntry("hello", "file_hello:hello", "Say hello.")]
 """
     (tmp_path / "file_hello.py").write_text(source)
-    assert zoo(tmp_path, "--plugin", "file_hello.py", "hello").stdout == "hello\n"
+    for line in (["--plugin", "file_hello.py", "hello"], ["hello", "--loud", "--plugin=file_hello.py"]):
+        assert zoo(tmp_path, *line).stdout == "hello\n"
     assert "Say hello." in zoo(tmp_path, "--plugin", "file_hello.py", "--help").stdout
 
 

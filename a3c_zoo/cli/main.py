@@ -93,6 +93,9 @@ class ZooGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Finds the command that `args` begin with, and notes whether it is a built-in one. Raises UnknownNameError."""
         command = self.get_command(ctx, args[0])
+        if command is None:  # perhaps a plugin file offers it that is named behind it
+            _PLUGINS_OF_A_LINE.make_context("", args[1:], resilient_parsing=ctx.resilient_parsing)
+            command = self.get_command(ctx, args[0])
         if command is None and not ctx.resilient_parsing and not args[0].startswith("-"):
             if cure := command_cure(args[0]):
                 raise UnknownNameError(f"unknown command '{args[0]}'. {cure}")
@@ -267,6 +270,13 @@ _PLUGIN_OPTION = click.Option(
     expose_value=False,
     callback=_name_plugin_files,
     help="Load a plugin from a file; can be repeated.",
+)
+#: Reads `--plugin` alone among the words of a command that is not known yet.
+_PLUGINS_OF_A_LINE = click.Command(
+    "",
+    params=[_PLUGIN_OPTION],
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 
 
