@@ -341,6 +341,13 @@ def test_an_agent_whose_model_fails(model: str, fault: str, registry: Registry) 
     assert told_of.startswith(fault)
 
 
+def test_an_agent_without_a_section_that_every_run_has(registry: Registry) -> None:
+    findings = Findings("agent")
+    examine_agent(registry, AgentEntry("toy", f"{TOYS}:run", f"{TOYS}:load", sections=("run", "agent")), findings)
+    (line,) = told(findings.found)
+    assert line.startswith("entry: a3c-zoo refuses its entry: zoo_agents() offers AgentEntry 'toy' with sections=")
+
+
 def test_an_unknown_space_of_an_agent(registry: Registry) -> None:
     findings = Findings("agent")
     examine_agent(registry, AgentEntry("toy", f"{TOYS}:run", f"{TOYS}:load", spaces=("Discreet",)), findings)

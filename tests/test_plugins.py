@@ -167,6 +167,15 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
         ),
         *(
             (
+                "zoo_agents",
+                f"[AgentEntry('x', 'm:f', 'm:f', sections={given})]",
+                f"zoo_agents() offers AgentEntry 'x' with sections={given}, which must have run, env and agent, "
+                "and may have network and optimizer",
+            )
+            for given in ("('run', 'agent')", "('run', 'env', 'agent', 'foo')")
+        ),
+        *(
+            (
                 "zoo_envs",
                 f"[EnvEntry('maze', 'm:f', threshold={given})]",
                 f"zoo_envs() offers EnvEntry 'maze' with threshold={shown}, which must be a finite number or None",

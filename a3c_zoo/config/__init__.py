@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from a3c_zoo.config.models import (
     NEVER,
-    SECTIONS,
     AgentConfig,
     Config,
     EngineConfig,
@@ -18,6 +17,7 @@ from a3c_zoo.config.models import (
     RunConfig,
     Section,
 )
+from a3c_zoo.plugins.entries import SECTIONS
 
 __all__ = [
     "NEVER",

@@ -24,12 +24,11 @@ from pydantic import (
 )
 
 from a3c_zoo.errors import PluginError, one_line
+from a3c_zoo.plugins.entries import SECTIONS
 
 if TYPE_CHECKING:
     from a3c_zoo.plugins.entries import EnvEntry
 
-SECTIONS = ("run", "env", "agent", "network", "optimizer")
-"""The sections, in the order in which they are shown and saved."""
 #: The section of a run hook is called `plugins.NAME`; `config.yml` has them all below the key `plugins`.
 PLUGINS = "plugins"
 NEVER = 2**62

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from a3c_zoo.config.models import PLUGINS, SECTIONS
+from a3c_zoo.config.models import PLUGINS
 from a3c_zoo.config.yaml import Document, Location, OthersDocument, YamlFault, display
 from a3c_zoo.errors import MOST_NAMES, did_you_mean
+from a3c_zoo.plugins.entries import SECTIONS
 
 #: Top-level keys of the zoo's own files.
 _OURS: Final = {*SECTIONS, PLUGINS, "search", "tuning", "env_name", "agent_name"}

@@ -12,11 +12,19 @@ from pydantic import ValidationError
 
 from a3c_zoo.config import models as bases
 from a3c_zoo.config import yaml
-from a3c_zoo.config.models import PLUGINS, SECTIONS, AgentConfig, Config, EnvConfig, Section
+from a3c_zoo.config.models import PLUGINS, AgentConfig, Config, EnvConfig, Section
 from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable
 from a3c_zoo.hardware import available_cores
-from a3c_zoo.plugins.entries import AgentEntry, EngineEntry, EnvEntry, NetworkEntry, OptimizerEntry, load_part
+from a3c_zoo.plugins.entries import (
+    SECTIONS,
+    AgentEntry,
+    EngineEntry,
+    EnvEntry,
+    NetworkEntry,
+    OptimizerEntry,
+    load_part,
+)
 from a3c_zoo.plugins.registry import Registry, unknown_entry
 from a3c_zoo.synonyms import agent_for, key_for, value_for
 

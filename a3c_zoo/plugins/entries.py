@@ -22,6 +22,11 @@ ENTRY_REVISION = 1
 #: What agents of a game may be called: monitor.csv and TensorBoard have their names.
 AGENT_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
+SECTIONS: Final = ("run", "env", "agent", "network", "optimizer")
+"""The sections of a configuration, in the order in which they are shown and saved."""
+#: Those that every agent reads.
+COMMON_SECTIONS: Final = ("run", "env", "agent")
+
 #: `"package.module:attribute"`; what plugins offer is checked to have this form.
 ImportString = str
 
@@ -154,7 +159,8 @@ class AgentEntry:
         config: import string of the pydantic model of the `agent` section, a subclass of
             `a3c_zoo.config.AgentConfig`.
         kind: "agent" or "baseline".
-        sections: the configuration sections that it reads.
+        sections: the configuration sections that it reads: "run", "env" and "agent", with or without "network" and
+            "optimizer".
         spaces: class names of the action spaces that it supports. "Dict" and "Tuple" are those of parts that it
             supports, too.
         stacks: the environments that it can train on (`env.stack`): "zoo" for the zoo's own, "own" for

@@ -11,7 +11,17 @@ from typing import Any
 
 from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins import entries
-from a3c_zoo.plugins.entries import ENTRY_REVISION, Entry, EnvEntry, EnvFamily, HyperparamEntry
+from a3c_zoo.plugins.entries import (
+    COMMON_SECTIONS,
+    ENTRY_REVISION,
+    SECTIONS,
+    AgentEntry,
+    Entry,
+    EnvEntry,
+    EnvFamily,
+    HyperparamEntry,
+)
+from a3c_zoo.words import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,7 @@ class Kind:
 KINDS: dict[type[Entry], Kind] = {
     EnvEntry: Kind("zoo_envs", "environment"),
     EnvFamily: Kind("zoo_envs", "environment", name_field="prefix"),
-    entries.AgentEntry: Kind("zoo_agents", "agent"),
+    AgentEntry: Kind("zoo_agents", "agent"),
     entries.NetworkEntry: Kind("zoo_networks", "network"),
     entries.OptimizerEntry: Kind("zoo_optimizers", "optimizer"),
     HyperparamEntry: Kind("zoo_hyperparams", "hyperparameter package", name_field="package"),
@@ -166,10 +176,23 @@ def _field_fault(entry: Entry) -> str | None:
             shown = f"{type(entry).__name__} {name_of(entry)!r} with {field.name}={value!r:.60}"
             or_none = " or None" if optional else ""
             return f"{shown}, which must be {expected}{or_none}"
+    if isinstance(entry, AgentEntry):
+        return _sections_fault(entry)
     if isinstance(entry, EnvEntry) and (entry.factory is None) == (entry.env_id is None):
         given = "neither" if entry.factory is None else "both"
         return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
     return None
+
+
+def _sections_fault(entry: AgentEntry) -> str | None:
+    given = set(entry.sections)
+    if given.issubset(SECTIONS) and given.issuperset(COMMON_SECTIONS):
+        return None
+    others = [name for name in SECTIONS if name not in COMMON_SECTIONS]
+    return (
+        f"AgentEntry {entry.name!r} with sections={entry.sections!r:.60}, which must have {listed(COMMON_SECTIONS)}, "
+        f"and may have {listed(others)}"
+    )
 
 
 def _name_fault(entry: Entry) -> str | None:

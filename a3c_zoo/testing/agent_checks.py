@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from a3c_zoo.config import SECTIONS, AgentConfig
+from a3c_zoo.config import AgentConfig
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
@@ -46,7 +46,7 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
     """Trains an agent for moments on a small environment of each action space that it claims."""
     with findings.during("entry", "correct the entry"):
         check_entry(entry, "zoo_agents", AgentConfig, findings, run=entry.run, load=entry.load)
-    for field, known in (("sections", SECTIONS), ("spaces", ACTIONS), ("stacks", ("own", "zoo"))):
+    for field, known in (("spaces", ACTIONS), ("stacks", ("own", "zoo"))):
         unknown = [name for name in getattr(entry, field) if name not in known]
         message = f"{field} has {', '.join(unknown)}, which a3c-zoo does not know"
         findings.expect(not unknown, "entry", message, f"it may have: {', '.join(known)}")
