@@ -126,6 +126,7 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
             "EnvEntry('maze', 'm:f')",
             "zoo_envs() must return a list of EnvEntry or EnvFamily, not a single EnvEntry",
         ),
+        ("zoo_envs", "None", "zoo_envs() must return a list of EnvEntry or EnvFamily, not None"),
         ("zoo_envs", "'maze'", "zoo_envs() must return a list of EnvEntry or EnvFamily, not 'maze'"),
         ("zoo_envs", "['maze']", "zoo_envs() offers 'maze' where EnvEntry or EnvFamily is expected"),
         (

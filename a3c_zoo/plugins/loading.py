@@ -301,8 +301,10 @@ def check_hooks(manager: pluggy.PluginManager, implementation: object) -> tuple[
 
 def _gather(manager: pluggy.PluginManager, hook: str, info: PluginInfo) -> list[Entry]:
     """Calls an offering hook of the one plugin that `manager` has; returns the checked entries."""
+    caller: pluggy.HookCaller = getattr(manager.hook, hook)
     try:
-        results = getattr(manager.hook, hook)()
+        # One by one, because pluggy's own call leaves out those that return None.
+        results = [implementation.function() for implementation in caller.get_hookimpls()]
         offered = [offer for result in results for offer in as_list(hook, result)]
     except (PluginError, KeyboardInterrupt):
         raise
