@@ -281,8 +281,10 @@ def test_observations_of_parts_pass(registry: Registry, same_step: bool) -> None
 
 
 def test_an_environment_that_its_agent_does_not_fit(registry: Registry) -> None:
-    (line,) = told(env_findings(registry, EnvEntry("toy", env_id="Pendulum-v1", default_agent="a3")))
+    found = env_findings(registry, EnvEntry("toy", env_id="Pendulum-v1", default_agent="a3"))
+    (line,) = told(found)
     assert line.startswith("configuration: unknown agent 'a3'. Did you mean 'a3c'?")
+    assert found[-1].cure == "correct EnvEntry.default_agent"
     (line,) = told(env_findings(registry, EnvEntry("toy", f"{TOYS}:make_frames")))
     assert line.startswith("fit: network 'mlp' takes vector observations")
 
@@ -398,6 +400,7 @@ def test_a_parameter_that_nothing_depends_on() -> None:
 def test_kinds_of_observations_that_no_environment_has() -> None:
     (line,) = told(network_findings("Sound", inputs=("vectors",)))
     assert line.startswith("inputs: inputs has vectors, so no environment fits it")
+    assert told(network_findings("Sound", inputs=())) == ["inputs: inputs is empty, so no environment fits it"]
 
 
 # Optimizers

@@ -15,7 +15,7 @@ from gymnasium.vector import VectorWrapper
 import a3c_zoo
 from a3c_zoo import EnvEntry
 from a3c_zoo.config.sets import resolve_config
-from a3c_zoo.errors import ConfigError, PluginError
+from a3c_zoo.errors import ConfigError
 from a3c_zoo.learning.actions import action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of
 from a3c_zoo.learning.collector import Collector
@@ -156,15 +156,6 @@ def test_an_environment_without_the_method_ignores_the_step_after_an_end() -> No
     assert autoreset_of(ToyVectorEnv(2, mode="NextStep")).ignored({}, before).tolist() == [T, F]
     for mode in ("SameStep", "Disabled"):
         assert autoreset_of(ToyVectorEnv(2, mode=mode)).ignored({}, before).tolist() == [F, F]
-
-
-@pytest.mark.parametrize(
-    ("agents", "message"),
-    [(("a,b", "c"), "the agent 'a,b' must be called by letters"), (("a", "a"), "two of its agents have the same name")],
-)
-def test_names_of_agents(agents: tuple[str, ...], message: str) -> None:
-    with pytest.raises(PluginError, match=message):
-        EnvEntry("duo", "m:f", agents=agents)
 
 
 def config(*overrides: str, agent: str = "a3c", flags: Any = None) -> Any:

@@ -199,7 +199,27 @@ def test_a_misspelt_hook(hook: str, fault: str, install: Install) -> None:
                 ("(0.0, float('nan'))", "(0.0, nan)"),
                 ("(500.0, 22.0)", "(500.0, 22.0)"),
                 ("(0, 1, 2)", "(0, 1, 2)"),
+                ("(1.0, 1.0)", "(1.0, 1.0)"),
+                ("5", "5"),
             )
+        ),
+        *(
+            (
+                "zoo_envs",
+                f"[EnvEntry('duo', 'm:f', agents={given})]",
+                f"zoo_envs() offers EnvEntry 'duo' with agents={given}, which must be a tuple of strings",
+            )
+            for given in ("(1, 2)", "None", "'ann'")
+        ),
+        (
+            "zoo_envs",
+            "[EnvEntry('duo', 'm:f', agents=('a,b', 'c'))]",
+            "zoo_envs() offers 'duo' with the agent 'a,b', which must be called by letters, digits, '_', '-' and '.'",
+        ),
+        (
+            "zoo_envs",
+            "[EnvEntry('duo', 'm:f', agents=('a', 'a'))]",
+            "zoo_envs() offers 'duo' with two agents of the same name",
         ),
         (
             "zoo_agents",

@@ -254,6 +254,13 @@ def test_the_registry_of_a_process_is_made_once() -> None:
     assert get_registry() is get_registry()
 
 
-def test_a_score_range_has_two_ends() -> None:
-    with pytest.raises(PluginError, match="environment 'm': the ends of score_range must differ"):
-        EnvEntry("m", "m:f", score_range=(1.0, 1.0))
+def test_a_family_whose_arguments_lead_to_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("nonsense_agents")
+    module.agents = lambda rest, kwargs: kwargs["names"]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "nonsense_agents", module)
+    registry = Registry([plugin("toy", EnvFamily("maze", "m:resolve", agents="nonsense_agents:agents"))])
+    small = EnvEntry("maze:small", "m:f")
+    assert registry.with_arguments(small, {"names": ("ann", "bob")}).agents == ("ann", "bob")
+    message = r"^env.kwargs: .* 'maze:small' of plugin 'toy' .* to 'maze:small' with two agents of the same name$"
+    with pytest.raises(PluginError, match=message):
+        registry.with_arguments(small, {"names": ("ann", "ann")})

@@ -8,7 +8,6 @@ process.
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,9 +17,6 @@ from a3c_zoo.errors import PluginError, ZooError, one_line
 
 #: The entry revision that this version understands. It rises when the meaning of a field changes.
 ENTRY_REVISION = 1
-
-#: What agents of a game may be called: monitor.csv and TensorBoard have their names.
-AGENT_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 SECTIONS: Final = ("run", "env", "agent", "network", "optimizer")
 """The sections of a configuration, in the order in which they are shown and saved."""
@@ -81,19 +77,6 @@ class EnvEntry:
     score_range: tuple[float, float] | None = None
     agents: tuple[str, ...] = ()
     revision: int = ENTRY_REVISION
-
-    def __post_init__(self) -> None:
-        for name in self.agents:
-            if not AGENT_NAME.fullmatch(name):
-                raise PluginError(
-                    f"environment '{self.name}': the agent '{name}' must be called by letters, digits, '_', '-' and '.'"
-                )
-        if len(set(self.agents)) < len(self.agents):
-            raise PluginError(f"environment '{self.name}': two of its agents have the same name")
-        if self.score_range is not None and self.score_range[0] == self.score_range[1]:
-            raise PluginError(
-                f"environment '{self.name}': the ends of score_range must differ: {self.score_range}"
-            )
 
     @property
     def num_agents(self) -> int:

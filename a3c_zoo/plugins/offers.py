@@ -59,6 +59,8 @@ OFFERED_BY: dict[str, tuple[type[Entry], ...]] = {
 }
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+#: What agents of a game may be called: monitor.csv and TensorBoard have their names.
+_AGENT_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _IMPORT_STRING = re.compile(r"[^:\s]+:[^:\s]+")
 
 
@@ -178,9 +180,20 @@ def _field_fault(entry: Entry) -> str | None:
             return f"{shown}, which must be {expected}{or_none}"
     if isinstance(entry, AgentEntry):
         return _sections_fault(entry)
-    if isinstance(entry, EnvEntry) and (entry.factory is None) == (entry.env_id is None):
+    if isinstance(entry, EnvEntry):
+        return _env_fault(entry)
+    return None
+
+
+def _env_fault(entry: EnvEntry) -> str | None:
+    if (entry.factory is None) == (entry.env_id is None):
         given = "neither" if entry.factory is None else "both"
         return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
+    for name in entry.agents:
+        if not _AGENT_NAME.fullmatch(name):
+            return f"'{entry.name}' with the agent {name!r}, which must be called by letters, digits, '_', '-' and '.'"
+    if len(set(entry.agents)) < len(entry.agents):
+        return f"'{entry.name}' with two agents of the same name"
     return None
 
 

@@ -154,7 +154,12 @@ class Registry:
                 raise PluginError(
                     f"{self.owner(family)} failed to tell the {field} of '{env.name}': {why}"
                 ) from error
-        return replace(env, **changed)
+        made = replace(env, **changed)
+        if fault := fault_of_resolved(family, made):
+            raise PluginError(
+                f"env.kwargs: environment '{env.name}' of {self.owner(family)} resolves to {fault}"
+            )
+        return made
 
     def agent(self, name: str) -> AgentEntry:
         """Returns the agent or baseline `name`. Raises UnknownNameError if there is none."""

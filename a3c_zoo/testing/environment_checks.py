@@ -29,7 +29,7 @@ from a3c_zoo.learning.model import probe_spaces
 from a3c_zoo.learning.observed_masks import with_observed_masks
 from a3c_zoo.learning.space_check import in_words
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
-from a3c_zoo.plugins.entries import EnvEntry, load_object
+from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, load_object
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.runs.evaluation import EpisodesToPlay, play_scenes
 from a3c_zoo.runs.setup import RunSetup
@@ -65,9 +65,13 @@ def examine_environment(
     """Checks an environment as its default agent trains it."""
     with findings.during("entry", "correct the entry"):
         check_env_entry(entry, None, findings)
+    agent: AgentEntry | None = None
+    with findings.during("configuration", "correct EnvEntry.default_agent"):
+        agent = registry.agent(entry.default_agent)
+    if agent is None:
+        return
     setup: RunSetup | None = None
     with findings.during("configuration", "correct the environment's hyperparameter set"):
-        agent = registry.agent(entry.default_agent)
         config = resolve_config(registry, entry, agent, overrides=options.overrides)
         run = {"workers": 1, "worker_restarts": 0, "worker_timeout_s": LIMIT_S / 2}
         config = replace(config, run=config.run.model_copy(update=run))

@@ -55,8 +55,11 @@ def examine_network(entry: NetworkEntry, findings: Findings) -> None:
         kinds = get_args(get_type_hints(ObservationSpec)["kind"])
         unknown = [kind for kind in entry.inputs if kind not in kinds]
         cure = f"it may have: {', '.join(kinds)}"
-        message = f"inputs has {', '.join(unknown)}, so no environment fits it"
-        findings.expect(entry.inputs and not unknown, "inputs", message, cure)
+        if not entry.inputs:
+            findings.problem("inputs", "inputs is empty, so no environment fits it", cure)
+        elif unknown:
+            message = f"inputs has {', '.join(unknown)}, so no environment fits it"
+            findings.problem("inputs", message, cure)
         config = model(name=entry.name).settled("cpu", N)
     for space in EXAMPLES if config is not None else ():
         spec = observation_spec(space)
