@@ -189,6 +189,9 @@ def _env_fault(entry: EnvEntry) -> str | None:
     if (entry.factory is None) == (entry.env_id is None):
         given = "neither" if entry.factory is None else "both"
         return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
+    for field in ("agents", "gym_id"):
+        if entry.factory is None and getattr(entry, field):
+            return f"'{entry.name}' with env_id and {field}, which is for environments with a factory; leave it out"
     for name in entry.agents:
         if not _AGENT_NAME.fullmatch(name):
             return f"'{entry.name}' with the agent {name!r}, which must be called by letters, digits, '_', '-' and '.'"
