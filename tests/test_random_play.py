@@ -264,6 +264,29 @@ def test_the_range_of_observations(config: Config) -> None:
     assert judged(config, played(0.9, 400, wage=1.0))["observed range"].status == "ok"  # times from 0 to 4
 
 
+class Date(Clock):
+    """Shows the seconds since 1970, and a constant with errors of rounding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+
+    def seen(self) -> Any:
+        return np.array([1.7e9 + self.time, 1 + 1e-12 * self.time])
+
+
+def test_a_number_that_float32_cannot_tell_from_others(config: Config) -> None:
+    """Neighbours of 1.7e9 in float32 are 128 apart. Normalizing helps nothing."""
+    assert config.network is not None
+    normal = replace(config, network=config.network.model_copy(update={"normalize_observations": True}))
+    for each in (config, normal):
+        found = judged(each, played(0.9, 400, make=Date))["observed range"]
+        assert found.status == "warning"
+        lost = "; 1 deviation below a millionth of the number: lost in float32, which networks get"
+        assert found.text.endswith(lost)
+        assert found.cure.startswith("subtract a number near them")
+
+
 class EmptySection:
     """The settings of a network that does not normalize."""
 

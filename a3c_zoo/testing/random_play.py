@@ -32,6 +32,10 @@ STEPS = 10_000
 GOOD_RETURNS: Final = (0.05, 50.0)
 #: So should each number that a network gets and that is not normalized.
 GOOD_OBSERVATIONS: Final = (0.02, 10.0)
+#: A number that deviates by a smaller share of its size is lost: networks get float32, which has seven digits.
+LEAST_SHARE = 1e-6
+#: A smaller number that deviates by so little is a constant with errors of rounding.
+LARGE = 1_000.0
 #: A smaller share of steps with a reward is rare; with a smaller share than the second one rewards are late.
 RARE, LATE = 0.01, 0.05
 #: A reward at the end of an episode should be worth so much at its start.
@@ -46,6 +50,7 @@ USUAL_GAMMA = 0.99
 PAGE = "docs/how-to/when-it-does-not-learn.md"
 CURE_EXPLORE = f"reward parts of the way, raise agent.entropy_coefficient, or train longer: {PAGE}"
 CURE_DEPEND = f"let the reward depend on what an action leads to: {PAGE}"
+CURE_FLOAT32 = "subtract a number near them, such as the first one, in the environment or a wrapper"
 CURE_RANGE = "scale them to about -1 to 1, in the environment or a wrapper"
 CURE_ENDLESS = "end episodes after a number of steps: return truncated=True, or register max_episode_steps"
 
@@ -329,7 +334,11 @@ def _judge_observations(play: RandomPlay, config: Config, findings: Findings) ->
     if not len(observed.low):
         findings.ok(check, "classes and images alone: there is nothing to scale")
         return
-    varying = observed.deviation[observed.low < observed.high]
+    is_varying = observed.low < observed.high
+    varying = observed.deviation[is_varying]
+    sizes = np.maximum(np.abs(observed.low), np.abs(observed.high))
+    is_lost = is_varying & (observed.deviation < LEAST_SHARE * sizes) & (sizes > LARGE)
+    lost = int(np.count_nonzero(is_lost))
     low = float(observed.low.min())
     high = float(observed.high.max())
     constant = len(observed.low) - len(varying)
@@ -356,7 +365,10 @@ def _judge_observations(play: RandomPlay, config: Config, findings: Findings) ->
     else:
         settings = vars(config.network)
     normalizes = settings.get("normalize_observations")  # other networks may not have it
-    if normalizes:
+    if lost:
+        text += f"; {counted(lost, 'deviations')} below a millionth of the number: lost in float32, which networks get"
+        findings.warn(check, text, CURE_FLOAT32, figures)
+    elif normalizes:
         findings.ok(check, f"{text}; network.normalize_observations scales them", figures)
     elif not len(varying) or (is_within(least, GOOD_OBSERVATIONS) and is_within(most, GOOD_OBSERVATIONS)):
         findings.ok(check, text, figures)
