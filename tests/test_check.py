@@ -928,6 +928,22 @@ def test_the_command_shows_a_table_and_the_exit_status(hill: Path, monkeypatch: 
     assert lines[-1] == "0 ok, warnings: 0, problems: 2"
 
 
+def test_the_traceback_of_a_problem(tmp_path: Path) -> None:
+    """The error is one of a process of the command."""
+    source = """
+from a3c_zoo import EnvEntry, hookimpl
+@hookimpl
+def zoo_envs(): return [EnvEntry("lost", "file_bare:make")]
+def make(): ...
+"""
+    (tmp_path / "file_bare.py").write_text(source)
+    result = run_check("lost", "--json", "--plugin", "file_bare.py", "--debug", path=tmp_path)
+    assert result.returncode == 1
+    assert "Its traceback: --debug" in json.loads(result.stdout)[0]["text"]
+    assert result.stderr.startswith("Traceback (most recent call last):\n")
+    assert "TypeError: make() takes 0 positional arguments" in result.stderr
+
+
 def test_an_unreadable_package_is_told_once(tmp_path: Path) -> None:
     """Though the command and its process both read all packages, and more than once."""
     offer = "@hookimpl\ndef zoo_hyperparams(): return [HyperparamEntry('no_such_sets')]\n"

@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from a3c_zoo.cli.common import Count, complete_agent, complete_env, print_finding
+from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import printable
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import is_dumb, take_stdout
@@ -99,7 +100,7 @@ def command(name: str, overrides: tuple[str, ...], steps: int | None, as_json: b
     options = None
     if overrides or steps:
         options = CheckOptions(overrides, steps or USUAL.steps)
-    for finding in check(jobs_for(get_registry(), name, options), on_wait=line.show):
+    for finding in check(jobs_for(get_registry(), name, options), on_wait=line.show, shows_traces=cli.debug):
         line.clear()
         if not as_json:
             if not findings or finding.subject != findings[-1].subject:

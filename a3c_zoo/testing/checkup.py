@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
@@ -16,7 +17,15 @@ from typing import NamedTuple
 
 from a3c_zoo.config import sets
 from a3c_zoo.config.sets import HyperparamSet, list_sets
-from a3c_zoo.errors import WorkerError, ZooError, one_line, printable, type_and_message, unknown_name
+from a3c_zoo.errors import (
+    WorkerError,
+    ZooError,
+    one_line,
+    printable,
+    printable_lines,
+    type_and_message,
+    unknown_name,
+)
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, HyperparamEntry, NetworkEntry
 from a3c_zoo.plugins.loading import PluginInfo
 from a3c_zoo.plugins.registry import Registry, get_registry
@@ -126,11 +135,15 @@ def _jobs(registry: Registry) -> Iterator[Job]:
 
 
 def check(
-    jobs: Sequence[Job], limit_s: float = LIMIT_S, on_wait: OnWait = lambda *told: None
+    jobs: Sequence[Job],
+    limit_s: float = LIMIT_S,
+    on_wait: OnWait = lambda *told: None,
+    shows_traces: bool = False,
 ) -> Iterator[Finding]:
     """Runs jobs in a child process, one after the other; yields each finding at once.
 
     on_wait: called every `LOOK_S` seconds while nothing is found, and more often by a check that gives signs.
+    shows_traces: whether the traceback of an error that is a problem is printed to stderr, too.
 
     If the process ends, or gives no sign for `limit_s` seconds, this is a problem of the job. A new process
     goes on with the next job. Raises WorkerError if none can be started.
@@ -139,7 +152,7 @@ def check(
     util.get_temp_dir()  # of this process and of those that come from it: a child that is killed leaves nothing
     while jobs:
         try:
-            child = ChildProcess("spawn", "a3c-zoo check", check_main, jobs)
+            child = ChildProcess("spawn", "a3c-zoo check", check_main, jobs, shows_traces)
         except (EOFError, OSError) as error:
             raise WorkerError(f"the process of the check cannot be started: {one_line(error)}") from error
         try:
@@ -203,22 +216,24 @@ def _listen(
     return []
 
 
-def check_main(pipe: Connection, jobs: Sequence[Job]) -> None:
+def check_main(pipe: Connection, jobs: Sequence[Job], shows_traces: bool) -> None:
     """What runs in the child: sends findings, and which part of which job it is at, as JSON."""
     sys.stdout = sys.stderr  # what an environment prints is no finding
     # The command has told which packages cannot be read.
     logging.getLogger(sets.__name__).setLevel(logging.ERROR)
     for job in jobs:
-        job.examine(get_registry(), _SentFindings(job.subject, pipe))
+        job.examine(get_registry(), _SentFindings(job.subject, pipe, shows_traces))
         pipe.send_bytes(b'["end"]')
 
 
 class _SentFindings(Findings):
     """Findings that the parent process gets at once."""
 
-    def __init__(self, subject: str, pipe: Connection) -> None:
+    def __init__(self, subject: str, pipe: Connection, shows_traces: bool = False) -> None:
         super().__init__(subject)
         self._pipe = pipe
+        self._shows_traces = shows_traces
+        self._traced: BaseException | None = None
         self._signed_s = float("-inf")
 
     def give_sign(self) -> None:
@@ -226,6 +241,14 @@ class _SentFindings(Findings):
         if now_s - self._signed_s >= SIGN_S:
             self._signed_s = now_s
             self._pipe.send_bytes(b'["goes on"]')
+
+    def problem(self, check: str, message: str, cure: str, cause: BaseException | None = None) -> None:
+        # A configuration with several faults is one error of several problems.
+        if self._shows_traces and cause is not None and cause is not self._traced:
+            self._traced = cause
+            sys.stderr.write(printable_lines("".join(traceback.format_exception(cause))))
+            sys.stderr.flush()
+        super().problem(check, message, cure, cause)
 
     @contextmanager
     def during(self, check: str, cure: str) -> Iterator[None]:
