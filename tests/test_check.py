@@ -591,6 +591,11 @@ def test_the_zoos_own_plugins_are_sound() -> None:
         assert told(findings.found) == []
 
 
+def test_a_set_that_is_not_read_for_its_name(hill: Path) -> None:
+    (hill / "hill_sets/hill/a3c-far.yaml").write_text("agent:\n  gamma: 0.999\n")
+    assert plugin_findings("hill_sets", "warning") == ["package: hill/a3c-far.yaml is not read"]
+
+
 def test_sets_of_a_family_without_an_example_are_not_tried(hill: Path) -> None:
     text = PLUGIN.replace('EnvEntry("hill", env_id="MountainCar-v0")', 'EnvFamily("hil", "json:loads")')
     (hill / "hill_plugin.py").write_text(text.replace("import EnvE", "import EnvFamily, EnvE"))

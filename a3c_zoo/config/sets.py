@@ -90,13 +90,12 @@ def _files(registry: Registry) -> Iterator[HyperparamSet]:
                 _LOGGER.warning("hyperparameter package '%s' cannot be read: %s", entry.package, error)
 
 
+def misnamed_files(package: str) -> list[str]:
+    """The files of a package that would be sets if their names ended with .yml, such as `maze/a3c.yaml`."""
+    return [f"{place}/{file.name}" for place, file in _files_of(package) if file.name.endswith(".yaml")]
+
+
 def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
-    # From Python 3.12 on, `files` takes a module for its folder.
-    if not hasattr(import_module(package), "__path__"):
-        raise TypeError(f"'{package}' is not a package")
-    folders = {folder.name: folder for folder in resources.files(package).iterdir() if folder.is_dir()}
-    below = {f"{name}/{file.name}": file for name, folder in folders.items() for file in folder.iterdir()}
-    folders |= {place: folder for place, folder in below.items() if folder.is_dir()}
     return [
         HyperparamSet(
             place.replace("/", ":"),
@@ -106,10 +105,20 @@ def _read_package(package: str, plugin: str) -> list[HyperparamSet]:
             file,
             plugin,
         )
-        for place, folder in folders.items()
-        for file in folder.iterdir()
+        for place, file in _files_of(package)
         if file.name.endswith(".yml")
     ]
+
+
+def _files_of(package: str) -> list[tuple[str, Traversable]]:
+    """The files in the folders of a package, each with its folder: `maze`, or `gym/Maze-v0`."""
+    # From Python 3.12 on, `files` takes a module for its folder.
+    if not hasattr(import_module(package), "__path__"):
+        raise TypeError(f"'{package}' is not a package")
+    folders = {folder.name: folder for folder in resources.files(package).iterdir() if folder.is_dir()}
+    below = {f"{name}/{file.name}": file for name, folder in folders.items() for file in folder.iterdir()}
+    folders |= {place: folder for place, folder in below.items() if folder.is_dir()}
+    return [(place, file) for place, folder in folders.items() for file in folder.iterdir()]
 
 
 def sets_for(registry: Registry, env: EnvEntry) -> list[HyperparamSet]:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from a3c_zoo.config import Config, EngineConfig, HookConfig, OptimizerConfig, yaml
-from a3c_zoo.config.sets import HyperparamSet, list_sets
+from a3c_zoo.config.sets import HyperparamSet, list_sets, misnamed_files
 from a3c_zoo.config.settings import Settings
 from a3c_zoo.errors import PluginError, ZooError, did_you_mean
 from a3c_zoo.learning.model import probe_spaces
@@ -110,6 +110,8 @@ def examine_package(registry: Registry, entry: HyperparamEntry, findings: Findin
     """Checks that a package of sets holds some, and that its wheel will."""
     with findings.during("package", "correct the name, or the package"):
         import_module(entry.package)
+        for name in misnamed_files(entry.package):
+            findings.warn("package", f"{name} is not read", f"rename it: {name.removesuffix('yaml')}yml")
     sets = [each for each in list_sets(registry) if each.package == entry.package]
     message = "it holds no sets: no file <environment>/<set>.yml"
     findings.expect(
