@@ -143,6 +143,8 @@ def test_a_broken_autoreset_is_caught(kind: str, mode: str, random_start: bool, 
         (entry(config="tests.walks:UndescribedConfig"), "key 'random_start' of UndescribedConfig has no description"),
         (entry(config="tests.walks:RequiredConfig"), "key 'random_start' of RequiredConfig has no default"),
         (entry(config="tests.walks:WalkConfig", random_start=True), "kwargs has ['random_start'], which the config"),
+        (entry(config="tests.walks:SeededConfig"), "its factory gets the argument 'seed' from a3c-zoo; rename the"),
+        (entry(num_envs=3), "zoo_envs() offers 'walk' with 'num_envs' in kwargs, which a3c-zoo gives the factory"),
         (entry(config="tests.walks:WalkConfig", kind="NoMode"), "got an unexpected keyword argument 'random_start'"),
     ],
 )

@@ -407,6 +407,16 @@ def test_a_model_of_another_kind_is_the_plugins_fault(path: str) -> None:
         resolve_config(registry_of(), CARTPOLE, dataclasses.replace(A3C, config=path))
 
 
+def test_a_key_that_a_factory_gets_from_us() -> None:
+    """It is found before a run has its directory. A registered environment may have an argument of this name."""
+    registry = registry_of()
+    config = "tests.walks:SeededConfig"
+    with pytest.raises(PluginError, match="'seed' from a3c-zoo; rename the key of this name in SeededConfig"):
+        resolve_config(registry, EnvEntry("maze", "toy:make", config=config), BARE)
+    registered = EnvEntry("maze", env_id="Maze-v0", config=config)
+    assert resolve_config(registry, registered, BARE).env.arguments({}) == {"seed": 0}
+
+
 # --- faults
 
 FAULTY_SET = """\

@@ -357,6 +357,10 @@ class WalkConfig(EnvConfig):
     random_start: bool = Field(False, description="start at −1, 0 or 1")
 
 
+class SeededConfig(EnvConfig):
+    seed: int = Field(0, description="of the place where it starts")
+
+
 class UndescribedConfig(EnvConfig):
     random_start: bool = False
 

@@ -17,6 +17,7 @@ from a3c_zoo.config.yaml import Document, YamlFault, display
 from a3c_zoo.errors import ConfigError, PluginError, UnknownNameError, did_you_mean, printable
 from a3c_zoo.hardware import available_cores
 from a3c_zoo.plugins.entries import (
+    GIVEN_TO_FACTORY,
     SECTIONS,
     AgentEntry,
     EngineEntry,
@@ -434,7 +435,9 @@ class Settings:
 
     @functools.cached_property
     def _env_model(self) -> type[bases.EnvConfig]:
-        return cast("type[bases.EnvConfig]", _model(self.env.config, bases.EnvConfig))
+        model = cast("type[bases.EnvConfig]", _model(self.env.config, bases.EnvConfig))
+        refuse_taken_keys(self.env, model)
+        return model
 
     @functools.cached_property
     def models(self) -> dict[str, type[Section]]:
@@ -573,6 +576,17 @@ def _model(path: str, base: type[Section]) -> type[Section]:
     if not (isinstance(model, type) and issubclass(model, base)):
         raise PluginError(f"'{path}' must be a subclass of a3c_zoo.config.{base.__name__}")
     return model
+
+
+def refuse_taken_keys(env: EnvEntry, model: type[EnvConfig]) -> None:
+    """Raises PluginError for a key of an environment's own that its factory would get as an argument twice."""
+    own = model.model_fields.keys() - EnvConfig.model_fields.keys()
+    for name in GIVEN_TO_FACTORY:
+        if env.factory is not None and name in own:
+            raise PluginError(
+                f"environment '{env.name}': its factory gets the argument '{name}' from a3c-zoo; rename the key of "
+                f"this name in {model.__name__}"
+            )
 
 
 def _labels(models: Mapping[str, type[Section]]) -> list[str]:

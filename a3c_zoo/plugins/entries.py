@@ -23,6 +23,9 @@ SECTIONS: Final = ("run", "env", "agent", "network", "optimizer")
 #: Those that every agent reads.
 COMMON_SECTIONS: Final = ("run", "env", "agent")
 
+#: What a3c-zoo gives the factory of an environment itself.
+GIVEN_TO_FACTORY: Final = ("num_envs", "seed")
+
 #: `"package.module:attribute"`; what plugins offer is checked to have this form.
 ImportString = str
 

@@ -14,6 +14,7 @@ from a3c_zoo.plugins import entries
 from a3c_zoo.plugins.entries import (
     COMMON_SECTIONS,
     ENTRY_REVISION,
+    GIVEN_TO_FACTORY,
     SECTIONS,
     AgentEntry,
     Entry,
@@ -192,6 +193,9 @@ def _env_fault(entry: EnvEntry) -> str | None:
     for field in ("agents", "gym_id"):
         if entry.factory is None and getattr(entry, field):
             return f"'{entry.name}' with env_id and {field}, which is for environments with a factory; leave it out"
+    for name in GIVEN_TO_FACTORY:
+        if entry.factory is not None and name in entry.kwargs:
+            return f"'{entry.name}' with {name!r} in kwargs, which a3c-zoo gives the factory itself; leave it out"
     for name in entry.agents:
         if not _AGENT_NAME.fullmatch(name):
             return f"'{entry.name}' with the agent {name!r}, which must be called by letters, digits, '_', '-' and '.'"

@@ -18,6 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from a3c_zoo.config import EnvConfig, Section
+from a3c_zoo.config.settings import refuse_taken_keys
 from a3c_zoo.errors import PluginError, ZooError, type_and_message
 from a3c_zoo.learning.wrappers import time_limit_of
 from a3c_zoo.plugins import offers
@@ -58,6 +59,8 @@ def check_env(
     """
     findings = Findings(f"environment '{entry.name}'", raises=True)
     config = check_env_entry(entry, config, findings)
+    with findings.during("configuration", "give it another name"):
+        refuse_taken_keys(entry, type(config))
     for n in num_envs:
         subject = Subject(entry, config, n, findings)
         subject.expect(

@@ -71,7 +71,7 @@ def examine_environment(
     if agent is None:
         return
     setup: RunSetup | None = None
-    with findings.during("configuration", "correct the environment's hyperparameter set"):
+    with findings.during("configuration", "correct the environment's hyperparameter set, or its own keys"):
         config = resolve_config(registry, entry, agent, overrides=options.overrides)
         run = {"workers": 1, "worker_restarts": 0, "worker_timeout_s": LIMIT_S / 2}
         config = replace(config, run=config.run.model_copy(update=run))
