@@ -534,9 +534,9 @@ def read(
 
     records, unread = read_runs(folders, runs_dir=runs_dir, trust=trust, wanted=is_wanted)
     if passed_over and not records and not unread:
-        there = "1 run is" if len(passed_over) == 1 else f"{len(passed_over):,} runs are"
+        found = "1 run is" if len(passed_over) == 1 else f"{len(passed_over):,} runs are"
         raise ZooError(
-            f"--from: {there} there, and none is what --agent, --seed, --status, --solved or --since asks for: "
+            f"--from: {found} there, and none is what --agent, --seed, --status, --solved or --since asks for: "
             "leave one of them out"
         )
     env_names = list(dict.fromkeys(one_name(run.env) for run in records))

@@ -190,9 +190,8 @@ def _env_fault(entry: EnvEntry) -> str | None:
     if (entry.factory is None) == (entry.env_id is None):
         given = "neither" if entry.factory is None else "both"
         return f"'{entry.name}' with {given} of factory and env_id; give exactly one"
-    for field in ("agents", "gym_id"):
-        if entry.factory is None and getattr(entry, field):
-            return f"'{entry.name}' with env_id and {field}, which is for environments with a factory; leave it out"
+    if entry.factory is None and entry.agents:
+        return f"'{entry.name}' with env_id and agents, which are for environments with a factory; leave them out"
     for name in GIVEN_TO_FACTORY:
         if entry.factory is not None and name in entry.kwargs:
             return f"'{entry.name}' with {name!r} in kwargs, which a3c-zoo gives the factory itself; leave it out"
