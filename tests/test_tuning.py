@@ -454,6 +454,16 @@ def test_a_database_is_only_read_by_a_resume(folder: Path) -> None:
     assert Path("mine.db").read_bytes() == content
 
 
+def test_a_database_of_another_version_of_optuna_is_named(folder: Path) -> None:
+    TuningStudy("mine", "sqlite:///mine.db", Path("runs"), settings())
+    with closing(sqlite3.connect("mine.db")) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'v2.6.0.a'")
+        database.commit()
+    message = r"^--storage sqlite:///mine\.db has the tables of another version of Optuna\. .*: optuna storage upgrade"
+    with pytest.raises(ZooError, match=message):
+        TuningStudy("mine", "sqlite:///mine.db", Path("runs"))
+
+
 def test_an_environment_without_a_budget_has_a_usual_one(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     made = settings(env="gym:Acrobot-v1", steps=None)
     assert (made.steps, made.rungs[-1]) == (USUAL_STEPS, USUAL_STEPS)
@@ -584,8 +594,10 @@ def test_a_program_searches_round_a_method(tuned: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("a3c_zoo.report.report_films.films_of", lambda _: None)
     options: dict[str, Any] = {"steps": STEPS, "seeds": 1, "episodes": 1, "engine": "inline"}
     options |= {"trials": 1, "final_seeds": 1, "method": "small=a3c:s.yml -o network.hidden_sizes=[4]"}
+    options["storage"] = Path("small.jsonl")
     result = a3c_zoo.tune("cartpole", **options)
     assert result is not None
+    assert options["storage"].exists()
     assert (result["study"], result["trial"]) == ("cartpole-small", 0)
     assert "hidden_sizes: [4]" in Path(result["file"]).read_text()
     assert a3c_zoo.tune("cartpole", **options) == result  # it has ended

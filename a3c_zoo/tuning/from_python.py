@@ -41,7 +41,7 @@ def tune(
     sampler: str = "tpe",
     pruner: str = "halving",
     study: str | None = None,
-    storage: str | None = None,
+    storage: str | Path | None = None,
     runs_dir: str | Path = DEFAULT_RUNS_DIR,
     out: str | Path | None = None,
     engine: str = DEFAULT_ENGINE,
@@ -125,7 +125,7 @@ def tune(
         open_engine(get_registry(), engine, engine_options) as opened,
         closing(display_of_python(progress, watcher, "watcher")) as display,
     ):
-        made = TuningStudy(name, storage, Path(runs_dir), settings)
+        made = TuningStudy(name, None if storage is None else str(storage), Path(runs_dir), settings)
         refuse_if_ended(made, trials, timeout_s, final_seeds, file, _argument_text)
         view = watcher or TuningView(trials, settings.steps, display, opened.slots)
         rehearse_study(made, opened, view.message, out=file, **options)

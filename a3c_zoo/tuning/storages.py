@@ -176,7 +176,14 @@ def _open_database(url: str, where: str, is_new: bool) -> BaseStorage:
     others = tables - BaseModel.metadata.tables.keys()
     if others and not has_studies:  # of Optuna's, another process may have made a few by now
         raise ZooError(f"--storage {where} has tables of another program, and no studies; name another")
-    return optuna.storages.get_storage(RDBStorage(url, skip_table_creation=not is_new))
+    try:
+        database = RDBStorage(url, skip_table_creation=not is_new)
+    except RuntimeError as error:  # a table says of which version of Optuna they are
+        raise ZooError(
+            f"--storage {where} has the tables of another version of Optuna. Of an older one: optuna storage upgrade "
+            "--storage URL"
+        ) from error
+    return optuna.storages.get_storage(database)
 
 
 def _tables_of(url: str) -> set[str]:
