@@ -75,7 +75,8 @@ def test_each_kind_installs_and_passes_its_own_tests(kind: str, tmp_path: Path) 
     run(sys.executable, "-m", "pip", "install", *options, site, project)  # a wheel, so that forgotten data would show
     zoo = (sys.executable, "-m", "a3c_zoo")
     found = json.loads(call(*zoo, "check", "tried", "--json", cwd=tmp_path, path=site))
-    assert [each for each in found if each["status"] != "ok" and each["check"] != "sb3"] == []
+    others = {"sb3", "rewarded steps"} if kind == "wrap" else {"sb3"}  # no random action swings Acrobot up
+    assert [each for each in found if each["status"] != "ok" and each["check"] not in others] == []
     (tmp_path / "old").mkdir()
     (tmp_path / "old/outcome.json").write_text(json.dumps({"reason": "solved", "steps": 1234}))
     printed = call(*zoo, *USES[kind], cwd=tmp_path, path=site)
