@@ -484,7 +484,8 @@ def test_a_run_without_a_best_policy_says_what_it_has(tmp_path: Path) -> None:
         a3c_zoo.load_agent(outcome.run, checkpoint="best")
     assert str(raised.value) == (
         f"run {outcome.run.name} has no checkpoint 'best'; it has: final, 0, {outcome.steps} "
-        "(best: from the 20th training episode on, written with the next checkpoint)"
+        "(best: from the first evaluation on, and in a run without evaluations from the 20th training episode on, "
+        "written with the next checkpoint)"
     )
     (outcome.run / "checkpoints/best.pt").write_bytes(b"not a checkpoint")
     with pytest.raises(RunDirectoryError, match=r"best\.pt cannot be read"):

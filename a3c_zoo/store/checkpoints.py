@@ -205,7 +205,10 @@ def checkpoint_file(directory: RunDirectory, which: str) -> Path:
         return step_file(directory, int(which))
     names = [FINAL, *([BEST] if best.exists() else []), *(str(step) for step in known[-8:])]
     if which == BEST:
-        hint = " (best: from the 20th training episode on, written with the next checkpoint)"
+        hint = (
+            " (best: from the first evaluation on, and in a run without evaluations from the 20th training episode on, "
+            "written with the next checkpoint)"
+        )
     else:
         hint = ""
     raise RunDirectoryError(
