@@ -283,6 +283,18 @@ def test_the_sets_of_gym_apply_and_the_registry_knows_it(tmp_path: Path) -> None
         a3c_zoo.train("cartpole", resume=outcome.run, runs_dir=tmp_path)
 
 
+def test_another_environment_than_the_runs_is_refused(tmp_path: Path) -> None:
+    run = a3c_zoo.train("cartpole", serial=True, steps=50, overrides=QUICK, runs_dir=tmp_path).run
+    for load in (a3c_zoo.load_agent, a3c_zoo.evaluate):
+        with pytest.raises(ZooError, match=f"^run {run.name} trains 'cartpole', not 'make_cart'$"):
+            load(run, env=make_cart)
+    assert a3c_zoo.load_agent(run, env=get_registry().envs["cartpole"]).env_name == "cartpole"
+    named = a3c_zoo.train(f"{__name__}:make_cart", serial=True, steps=50, overrides=QUICK, runs_dir=tmp_path).run
+    assert a3c_zoo.load_agent(named, env=make_cart, trust=True).env_name == f"python:{__name__}:make_cart"
+    with pytest.raises(ZooError, match="not 'make_cart'"):
+        a3c_zoo.load_agent(named, env=partial(make_cart), trust=True)
+
+
 def broken() -> Any:
     raise ValueError("no")
 

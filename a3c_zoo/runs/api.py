@@ -16,7 +16,7 @@ from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import same_folder
 from a3c_zoo.plugins.entries import EnvEntry
-from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.registry import PYTHON, get_registry
 from a3c_zoo.plugins.typed_names import env_name as typed_env_name
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.records import Evaluation, Outcome, Policy
@@ -212,11 +212,20 @@ def run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
 def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environment | None) -> Run:
     """The run to go on with. Raises ZooError if it trains another environment than `env`."""
     directory = find_run(resume, runs_dir, trust)
-    env_name = _name_of(env)
-    started_as = directory.meta["env"]
-    if env_name not in (None, started_as):
-        raise ZooError(f"run {directory.home.name} trains '{started_as}', not '{env_name}'")
+    _refuse_other(directory, _name_of(env))
     return directory
+
+
+def _refuse_other(directory: Run, env_name: str | None) -> None:
+    """Raises ZooError if an environment is given, and a run trains another one. env_name: its name."""
+    started_as = directory.meta["env"]
+    if env_name is None or env_name == started_as:
+        return
+    given = get_registry().envs.get(env_name)
+    # The command line has named the same class or function by its module.
+    if given is not None and started_as == f"{PYTHON}:{given.kwargs.get('function')}":
+        return
+    raise ZooError(f"run {directory.home.name} trains '{started_as}', not '{env_name}'")
 
 
 def load_agent(
@@ -235,7 +244,8 @@ def load_agent(
             newest solved run, else a trained agent that a plugin offers, which has a name of its own, too. stderr says
             which.
         agent: with an environment's name, only policies of this agent count.
-        env: what was given to `train`, if it was no name and another program trained the run.
+        env: what was given to `train`, if it was no name and another program trained the run. One of another name than
+            the run's is refused.
         checkpoint: "recommended": the newest, or the best if it is better by more than noise; stderr says so then. Or
             "final" for the newest, "best", or the number of steps of another.
         trust: as in `train`.
@@ -243,8 +253,9 @@ def load_agent(
     Raises:
         ZooError: there is no such run, trained agent or checkpoint, or it is damaged.
     """
-    _name_of(env)
+    env_name = _name_of(env)
     directory = find_policy(place_of(run), agent, Path(runs_dir), trust)
+    _refuse_other(directory, env_name)
     choice = choose_in_python(directory, checkpoint)
     setup, saved = _read(directory, choice.which)
     policy = _policy(setup, saved)
@@ -360,7 +371,7 @@ def evaluate(
         progress: True: show how far it is, in scripts on stderr. False: show nothing. By default only notebooks show
             it, unless there is `on_step`.
     """
-    _name_of(env)
+    env_name = _name_of(env)
     with closing(display_of_python(progress, on_step, "on_step")) as display:
         if isinstance(run, LoadedAgent):
             if agent is not None or env is not None or checkpoint != RECOMMENDED:
@@ -371,6 +382,7 @@ def evaluate(
             return _evaluate_loaded(run, episodes, deterministic, seed, told)
         place = place_of(run)
         directory = find_policy(place, agent, Path(runs_dir), trust)
+        _refuse_other(directory, env_name)
         told = on_step or PlayingView(display, str(place), episodes).played
         return evaluate_from(
             directory, choose_in_python(directory, checkpoint), episodes, deterministic, seed, told
