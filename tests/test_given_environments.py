@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -370,6 +371,70 @@ def test_in_turn_any_function_does(env: Any, tmp_path: Path) -> None:
     agent = a3c_zoo.load_agent(outcome)
     assert agent.env_name in ("lambda", "make_with_length", "make")
     assert a3c_zoo.evaluate(agent, episodes=2).episodes == 2
+
+
+class Pays(Arm):
+    """Episodes of one step, with a reward that is given."""
+
+    def __init__(self, reward: float = 1.0) -> None:
+        self.reward = reward
+
+    def reset(self, **kwargs: Any) -> Any:
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(3, np.float32), self.reward, True, False, {}
+
+
+def mean_return(run: Path, runs_dir: Path, **options: Any) -> float | None:
+    return a3c_zoo.evaluate(run, episodes=2, runs_dir=runs_dir, **options).mean_return
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> list[Path]:
+    """Runs of two environments of one name. Neither can be imported."""
+    quick: dict[str, Any] = {"serial": True, "steps": 20, "overrides": QUICK, "runs_dir": tmp_path}
+    return [a3c_zoo.train(partial(Pays, reward), name=f"of{reward}", **quick).run for reward in (1, 100)]
+
+
+def test_each_run_has_the_environment_that_it_was_given(two_runs: list[Path], tmp_path: Path) -> None:
+    assert [mean_return(run, tmp_path) for run in two_runs] == [1, 100]
+    assert a3c_zoo.evaluate(a3c_zoo.load_agent(two_runs[0]), episodes=2).mean_return == 1
+    more = a3c_zoo.train(resume=two_runs[0], steps=2000, runs_dir=tmp_path)
+    assert more.mean_return_100 == 1
+    assert mean_return(two_runs[0], tmp_path, env=partial(Pays, 7)) == 7
+    assert [mean_return(run, tmp_path) for run in two_runs] == [7, 100]
+
+
+def test_a_run_whose_environment_is_not_known_is_refused(two_runs: list[Path], tmp_path: Path) -> None:
+    """Another program has trained it. That this one has given another of the name does not help it."""
+    of_another = two_runs[0].rename(tmp_path / "moved")
+    cure = r"^run moved trains 'pays', which a program gave to a3c_zoo\.train\. Give it again, from Python: "
+    for call in (a3c_zoo.load_agent, a3c_zoo.evaluate, lambda run, **how: a3c_zoo.train(resume=run, steps=200, **how)):
+        with pytest.raises(PluginError, match=cure):
+            call(of_another, runs_dir=tmp_path)
+    assert mean_return(two_runs[1], tmp_path) == 100
+    begun = a3c_zoo.train(
+        partial(Pays, 5), init_from=of_another, serial=True, steps=20, overrides=QUICK, runs_dir=tmp_path
+    )
+    assert (begun.mean_return_100, mean_return(begun.run, tmp_path)) == (5, 5)
+    assert mean_return(of_another, tmp_path, env=partial(Pays, 1)) == 1
+    assert mean_return(of_another, tmp_path) == 1
+
+
+def test_a_run_finds_its_class_by_the_module_whatever_else_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = "from tests.test_given_environments import Pays\nclass Twin(Pays):\n"
+    code += "    def __init__(self):\n        super().__init__({})\n"
+    runs = []
+    for reward in (3, 4):
+        (tmp_path / f"twins_{reward}.py").write_text(code.format(reward))
+        twin = importlib.import_module(f"twins_{reward}").Twin
+        outcome = a3c_zoo.train(twin, serial=True, steps=20, overrides=QUICK, runs_dir=tmp_path, name=f"twin{reward}")
+        runs.append(outcome.run.rename(tmp_path / f"moved{reward}"))  # as if another program had trained it
+    assert [mean_return(run, tmp_path) for run in runs] == [3, 4]
 
 
 @pytest.mark.parametrize("options", [{"serial": True}, {"overrides": QUICK}])

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from a3c_zoo.cures import install_extra, install_plugin
@@ -79,7 +80,8 @@ class Registry:
         self.commands = self._by_name(entries.CommandEntry)
         self.plugins: tuple[PluginInfo, ...] = tuple(infos)
         self.told: set[str] = set()
-        self._of_runs: set[str] = set()  # environments that were given for a run, see `give_for_run`
+        # A run and the name of its environment → what a program gave to it, see `give_for_run`.
+        self._of_runs: dict[tuple[Path, str], tuple[EnvEntry, PluginInfo]] = {}
 
     @property
     def faults(self) -> tuple[PluginInfo, ...]:
@@ -195,25 +197,38 @@ class Registry:
             )
         self.envs[env.name] = env
         self._entries[_key(env)] = env, replace(GIVEN, module=module)
-        self._of_runs.discard(env.name)
 
-    def give_for_run(self, name: str, path: str) -> None:
-        """Gives the environment of a run that a program gave as a class or a function, unless a program has given one.
+    def given_to_run(self, run: Path, name: str) -> None:
+        """Keeps in mind that the environment of this name is that of a run, if a program has given it."""
+        entry = self.envs.get(name)
+        if entry is not None and self.owner(entry).distribution == GIVEN.distribution:
+            self._of_runs[run.resolve(), name] = entry, self.owner(entry)
+
+    def give_for_run(self, run: Path, name: str, path: str) -> bool:
+        """Gives again what a program gave to a run, in place of what else it gave by this name.
 
         Args:
-            path: its import string; "" if no other program can import it. It takes the place of that of another run.
+            run: its directory. name: the environment's.
+            path: its import string; "" if no other program can import it, or this one may not.
+
+        Returns:
+            Whether the run's environment is known. It is if a plugin offers one of this name.
 
         Raises:
             ZooError: it cannot be imported.
         """
         known = self.envs.get(name)
-        if known is not None and (name not in self._of_runs or known.kwargs["function"] == path):
-            return
-        if known is not None:
-            del self.envs[name], self._entries[_key(known)]
-        if path:
+        if known is not None and self.owner(known).distribution != GIVEN.distribution:
+            return True
+        if (run.resolve(), name) not in self._of_runs:
+            if not path:
+                return False
             self.give(replace(self.env(f"{PYTHON}:{path}"), name=name), path)
-            self._of_runs.add(name)
+            self.given_to_run(run, name)
+        entry, owner = self._of_runs[run.resolve(), name]
+        self.envs[name] = entry
+        self._entries[_key(entry)] = entry, owner
+        return True
 
     def run_hooks(self, chosen: Mapping[str, object]) -> RunHooks:
         """Returns the run hooks of all plugins, and makes those that a run has chosen.

@@ -212,20 +212,27 @@ def run_settings(**values: Any) -> dict[str, tuple[Any, str]]:
 def _run_to_resume(resume: str | Path, runs_dir: Path, trust: bool, env: Environment | None) -> Run:
     """The run to go on with. Raises ZooError if it trains another environment than `env`."""
     directory = find_run(resume, runs_dir, trust)
-    _refuse_other(directory, _name_of(env))
+    _take_env(directory, env, _name_of(env))
     return directory
 
 
-def _refuse_other(directory: Run, env_name: str | None) -> None:
-    """Raises ZooError if an environment is given, and a run trains another one. env_name: its name."""
+def _take_env(directory: Run, env: Environment | None, env_name: str | None) -> None:
+    """Takes an environment that a program gives for that of a run, if it is none by name. env_name: its name.
+
+    Raises:
+        ZooError: the run trains another one.
+    """
     started_as = directory.meta["env"]
-    if env_name is None or env_name == started_as:
+    if env_name is None:
         return
-    given = get_registry().envs.get(env_name)
+    registry = get_registry()
+    given = registry.envs.get(env_name)
     # The command line has named the same class or function by its module.
-    if given is not None and started_as == f"{PYTHON}:{given.kwargs.get('function')}":
-        return
-    raise ZooError(f"run {directory.home.name} trains '{started_as}', not '{env_name}'")
+    is_named = given is not None and started_as == f"{PYTHON}:{given.kwargs.get('function')}"
+    if env_name != started_as and not is_named:
+        raise ZooError(f"run {directory.home.name} trains '{started_as}', not '{env_name}'")
+    if not isinstance(env, str):
+        registry.given_to_run(directory.home, started_as)
 
 
 def load_agent(
@@ -255,7 +262,7 @@ def load_agent(
     """
     env_name = _name_of(env)
     directory = find_policy(place_of(run), agent, Path(runs_dir), trust)
-    _refuse_other(directory, env_name)
+    _take_env(directory, env, env_name)
     choice = choose_in_python(directory, checkpoint)
     setup, saved = _read(directory, choice.which)
     policy = _policy(setup, saved)
@@ -382,7 +389,7 @@ def evaluate(
             return _evaluate_loaded(run, episodes, deterministic, seed, told)
         place = place_of(run)
         directory = find_policy(place, agent, Path(runs_dir), trust)
-        _refuse_other(directory, env_name)
+        _take_env(directory, env, env_name)
         told = on_step or PlayingView(display, str(place), episodes).played
         return evaluate_from(
             directory, choose_in_python(directory, checkpoint), episodes, deterministic, seed, told

@@ -36,7 +36,8 @@ def with_initial(setup: RunSetup, name: str | Path | None, runs_dir: Path, trust
             f"--init-from: '{setup.agent.name}' is a baseline, which begins by itself: choose an --agent"
         )
     directory = find_policy(name, None, runs_dir, trust)
-    _compare(str(name), directory.config(setup.registry).network, setup.config.network)
+    config = directory.config(setup.registry, in_its_env=False)
+    _compare(str(name), config.network, setup.config.network)
     setup.warm_up()
     import torch
 

@@ -65,6 +65,7 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         watch = Watch(observer, stop, setup.run_hooks(), clock)
         directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
         stack.callback(directory.unlock)
+        setup.registry.given_to_run(directory.home, setup.entry.name)
         told = setup.initial and setup.initial.told
         text = (
             told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"

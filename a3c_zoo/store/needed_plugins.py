@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from a3c_zoo.cures import install_plugin
@@ -19,14 +20,37 @@ from a3c_zoo.plugins.registry import GIVEN, Registry, imported_by
 _TITLE = re.compile(r"plugin '([\w.-]+)' \(([A-Za-z0-9][\w.-]*) (\d[\w.+!-]*)\)", re.ASCII)
 
 
-def give_again(meta: Mapping[str, Any], registry: Registry) -> None:
-    """Gives the registry the environment that a program gave as a class or a function, if its module can be imported.
+def give_again(run: Path, meta: Mapping[str, Any], registry: Registry, is_trusted: bool) -> bool:
+    """Gives the registry the environment that a program gave to a run as a class or a function, if it is known.
 
-    meta: the meta.json of a run that may name modules to import.
+    Args:
+        meta: the run's meta.json. is_trusted: whether it may name a module to import.
+
+    Returns:
+        False if it is not known.
     """
-    if str(GIVEN) in meta.get("plugins", {}).values():
-        with suppress(ZooError):  # `what_is_missing` says what is not there
-            registry.give_for_run(meta["env"], meta.get("given_env", ""))
+    if str(GIVEN) not in meta.get("plugins", {}).values():
+        return True
+    path = meta.get("given_env", "") if is_trusted else ""
+    with suppress(ZooError):  # `not_given` says what is not there
+        return registry.give_for_run(run, meta["env"], path)
+    return False
+
+
+def not_given(name: str, meta: Mapping[str, Any], is_trusted: bool) -> PluginError:
+    """Returns the error for a run whose environment a program gave, and is to give again.
+
+    Arguments as in `what_is_missing`.
+    """
+    given_module = str(meta.get("given_env", "")).partition(":")[0].partition(".")[0]
+    if given_module and is_trusted and place_of(given_module) is None:
+        cure = f"Name the folder of its module: {_with_folder_of(given_module)} a3c-zoo …. Or give it again"
+    else:
+        cure = "Give it again"
+    return PluginError(
+        f"run {name} trains '{meta['env']}', which a program gave to a3c_zoo.train. {cure}, from Python: "
+        "train(env, resume=…) or load_agent(…, env=env); or offer it in a plugin file: --plugin FILE"
+    )
 
 
 def what_is_missing(
@@ -40,18 +64,6 @@ def what_is_missing(
         name: the run's. meta: its meta.json. is_trusted: False leaves out the folders of files.
     """
     env = meta["env"]
-    if env not in registry.envs and str(GIVEN) in meta.get("plugins", {}).values():
-        given_module = str(meta.get("given_env", "")).partition(":")[0].partition(".")[0]
-        if given_module and is_trusted and place_of(given_module) is None:
-            cure = (
-                f"Name the folder of its module: {_with_folder_of(given_module)} a3c-zoo …. Or give it again"
-            )
-        else:
-            cure = "Give it again"
-        return PluginError(
-            f"run {name} trains '{env}', which a program gave to a3c_zoo.train. {cure}, from Python: "
-            "train(env, resume=…) or load_agent(…, env=env); or offer it in a plugin file: --plugin FILE"
-        )
     loaded = {os.path.basename(info.file) for info in registry.plugins}
     files = [
         file if is_trusted else os.path.basename(file) for file in map(str, meta.get("plugin_files", []))

@@ -29,7 +29,7 @@ from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.store.command_lines import command_of
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, PULLED, RUN_FORMAT, RunDirectory, run_paths, why_not_own
-from a3c_zoo.store.needed_plugins import give_again, what_is_missing
+from a3c_zoo.store.needed_plugins import give_again, not_given, what_is_missing
 from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of, vec_env_choice_of, vec_env_of
 from a3c_zoo.version import __version__
 
@@ -336,12 +336,18 @@ class Run(RunDirectory):
             return False
 
     def config(
-        self, registry: Registry, flags: Mapping[str, tuple[Any, str]] | None = None, with_hooks: bool = False
+        self,
+        registry: Registry,
+        flags: Mapping[str, tuple[Any, str]] | None = None,
+        with_hooks: bool = False,
+        in_its_env: bool = True,
     ) -> Config:
         """The run's configuration, to play with, or to go on training (`with_hooks`).
 
         Args:
             flags: "section.key" → a value that replaces it, and the flag that gave it.
+            in_its_env: whether the registry must know the run's own environment, if a program gave it; for the values
+                alone, any of its name does.
 
         Raises:
             ZooError: it is damaged; or it names a module to import, or run hooks, and the run is not trusted;
@@ -350,8 +356,9 @@ class Run(RunDirectory):
         from a3c_zoo.config.sets import load_config
 
         meta = self.meta
-        if self.is_trusted:
-            give_again(meta, registry)
+        is_needed = in_its_env or meta["env"] not in registry.envs
+        if is_needed and not give_again(self.home, meta, registry, self.is_trusted):
+            raise not_given(self.home.name, meta, self.is_trusted)
         try:
             return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt, with_hooks)
         except ZooError as error:
