@@ -166,6 +166,20 @@ class Size(enum.IntEnum):
     TWO = 2
 
 
+@pytest.mark.parametrize("overrides", [[("agent.n_steps", 5)], None, 5])
+def test_overrides_of_another_form(overrides: Any, tmp_path: Path) -> None:
+    with pytest.raises(ZooError) as caught:
+        a3c_zoo.train("cartpole", overrides=overrides, runs_dir=tmp_path)
+    cure = 'give a dictionary, such as {"agent.n_steps": 5}, or texts, ["agent.n_steps=5"]'
+    assert str(caught.value) == f"overrides={overrides!r}: {cure}"
+
+
+def test_overrides_of_a_whole_section_name_their_keys(tmp_path: Path) -> None:
+    with pytest.raises(ZooError) as caught:
+        a3c_zoo.train("cartpole", overrides={"agent": {"n_steps": 4, "gamma": 0.5}}, runs_dir=tmp_path)
+    assert str(caught.value) == "-o agent: unknown key. Type: -o agent.gamma=0.5 -o agent.n_steps=4"
+
+
 def test_overrides_of_python_stay_what_they_are() -> None:
     arguments: dict[str, Any] = {
         "limit": None,

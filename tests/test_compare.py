@@ -710,6 +710,16 @@ def test_a_single_name_is_one(tmp_path: Path) -> None:
         a3c_zoo.compare("cartpole", agents="ac3", runs_dir=tmp_path)
 
 
+def test_an_environment_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    """It was a TypeError of Python's."""
+    given: Any = int
+    entry: Any = a3c_zoo.EnvEntry("maze", "m:f")
+    for envs in (given, [given], entry):
+        for sources in ((), tmp_path):
+            with pytest.raises(ZooError, match=r"is no name of an environment, .* has one: 'module:Name'$"):
+                a3c_zoo.compare(envs, sources=sources, runs_dir=tmp_path)
+
+
 def test_runs_that_are_only_read_take_no_options_of_training(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match=r"leave out baselines, seeds, episodes, engine$"):
         a3c_zoo.compare(sources=tmp_path, baselines="random", seeds=[1], episodes=3, engine="ray", runs_dir=tmp_path)

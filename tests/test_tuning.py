@@ -615,6 +615,12 @@ def test_a_program_searches_round_a_method(tuned: Path, monkeypatch: pytest.Monk
             a3c_zoo.tune("cartpole", **{**options, **bad})
 
 
+def test_a_search_needs_the_name_of_an_environment() -> None:
+    given: Any = a3c_zoo.EnvEntry("maze", "m:f")
+    with pytest.raises(ZooError, match=r"is no name of an environment, .* has one: 'module:Name'$"):
+        a3c_zoo.tune(given, trials=1)
+
+
 def trained(file: str = TRAINED) -> Counter[str]:
     return Counter(Path(file).read_text().splitlines())
 

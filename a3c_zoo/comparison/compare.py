@@ -34,7 +34,7 @@ from a3c_zoo.figures.measures import MeasuredRun, labels_of, measure
 from a3c_zoo.figures.results import Making, results_of
 from a3c_zoo.figures.sequential import SequentialRule, SequentialTest
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.plugins.typed_names import env_name
+from a3c_zoo.plugins.typed_names import env_name, refuse_unnamed
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.report.places import REPORT_FILES, REPORT_PAGE, choose_out, claimed, opening
@@ -144,6 +144,8 @@ def compare(
     """
     refuse_unguarded()
     envs = _several(envs)
+    for env in envs:
+        refuse_unnamed(env)
     agents = _several(agents)
     baselines = _several(baselines)
     methods = _several(methods)
@@ -210,7 +212,7 @@ def check_question(question: str, until_decided: bool = False) -> None:
 
 def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
     """The values of an argument that may be one or several: a text is one value, and no sequence of letters."""
-    if isinstance(given, str | Path):
+    if isinstance(given, str | Path) or not isinstance(given, Iterable):
         return (given,)
     return tuple(given)
 

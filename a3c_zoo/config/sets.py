@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module, resources
 from importlib.resources.abc import Traversable
@@ -224,12 +224,21 @@ def resolve_config(
 
 
 def override_texts(overrides: Mapping[str, Any] | str | Sequence[str]) -> list[str]:
-    """Overrides as a program gives them, as `KEY=VALUE` texts. The values of a mapping stay what they are."""
+    """Overrides as a program gives them, as `KEY=VALUE` texts. The values of a mapping stay what they are.
+
+    Raises:
+        ZooError: they have another form.
+    """
     if isinstance(overrides, Mapping):
         return [f"{key}={yaml.written(value)}" for key, value in overrides.items()]
     if isinstance(overrides, str):
         return [overrides]
-    return list(overrides)
+    texts = list(overrides) if isinstance(overrides, Iterable) else [overrides]
+    if all(isinstance(text, str) for text in texts):
+        return texts
+    raise ZooError(
+        f'overrides={overrides!r:.80}: give a dictionary, such as {{"agent.n_steps": 5}}, or texts, ["agent.n_steps=5"]'
+    )
 
 
 def load_config(

@@ -204,6 +204,9 @@ class Settings:
         if label := key_for(key, labels):
             meant = f"{label}={display(value_for(key, value), 0)}"
             return f" Type: -o {shlex.quote(meant)}"
+        if key in SECTIONS and isinstance(value, dict) and value:
+            one_by_one = [f"{key}.{name}={display(each, 0)}" for name, each in value.items()]
+            return f" Type: {shlex.join(word for text in one_by_one for word in ('-o', text))}"
         if key == "env" and isinstance(value, str):
             return f" The environment stands without an option. Type: a3c-zoo train {shlex.quote(value)}"
         if key == "agent" and isinstance(value, str):

@@ -65,6 +65,15 @@ def env_name(registry: Registry, typed: str, tell: Callable[[str], None] | None 
     return name
 
 
+def refuse_unnamed(env: object) -> None:
+    """Raises ZooError for an environment that is no name, where each run is a process that finds it by its name."""
+    if not isinstance(env, str):
+        raise ZooError(
+            f"{env!r:.80} is no name of an environment, and compare and tune take names alone. "
+            "A class or a function of a module has one: 'module:Name'"
+        )
+
+
 def _brings(registry: Registry, typed: str) -> str:
     """The distribution of this project whose family a typed name begins with, if it is not loaded; "" if none is."""
     prefix = typed.partition(":")[0]

@@ -15,6 +15,7 @@ from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.errors import ZooError, refuse_others, whole_number
 from a3c_zoo.files import valid_name
 from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.plugins.typed_names import refuse_unnamed
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
@@ -75,6 +76,7 @@ def tune(
             KeyboardInterrupt: on Ctrl-C; the same call goes on.
     """
     refuse_unguarded()
+    refuse_unnamed(env)
     try:
         from a3c_zoo.tuning.studies import TuningStudy
         from a3c_zoo.tuning.tune import make_settings, refuse_if_ended, rehearse_study, study_name
