@@ -337,8 +337,8 @@ def test_filters_of_a_comparison(logs: Path, capsys: Captured) -> None:
     assert chosen("--env", "cartpole", "--seed", "2") == {"CartPole-v1_2"}
     assert chosen("--agent", "a2c") == {"Acrobot-v1_2"}
     for options, message in [
-        (["--from", "new", "--seed", "9"], "there is no run to compare"),
-        (["--from", "new", "--since", "1h"], "there is no run to compare"),  # they do not say when they started
+        (["--from", "new", "--seed", "9"], "4 runs are there, and none is what"),
+        (["--from", "new", "--since", "1h"], "4 runs are there, and none is what"),  # they do not say when they started
         (["--from", "new", "--env", "pong"], "--from: there is no run on 'pong'; there are: gym:Acrobot-v1, cartpole"),
         (["--from", "new", "--seeds", "3"], "--from only reads runs; leave out --seeds"),
         (["cartpole", "--solved"], "--solved selects among the runs of --from; leave it out"),
