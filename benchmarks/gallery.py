@@ -118,7 +118,7 @@ SUBJECTS = (
     Subject("space-invaders-a3c", "Space Invaders", "The cannon shoots at the invaders from behind its shields."),
     Subject("qbert-a3c", "Q*bert", "Q*bert hops on each cube to change its colour."),
     Subject("seaquest-a3c", "Seaquest", "The submarine shoots at fish and submarines."),
-    Subject("beam-rider-a3c", "Beam Rider", "The ship slides from beam to beam, and shoots at the saucers."),
+    Subject("beam-rider-a3c", "Beam Rider", "The ship waits at the right edge, and shoots at the saucers."),
     Subject("enduro-a3c", "Enduro", "The car overtakes others."),
     Subject("ms-pacman-a3c", "Ms. Pac-Man", "Ms. Pac-Man eats dots, and leaves the ghosts behind."),
     Subject("cartpole-a3c", "CartPole", "A cart moves left and right, so that the pole on it stays upright."),

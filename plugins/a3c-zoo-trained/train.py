@@ -44,15 +44,18 @@ def of_table(env: str, seed: int, steps: int, hyperparams: str = "") -> tuple[st
     return ("train", env, "--agent", "a3c", *budget, *chosen, "-o", "run.stop_when_solved=false")
 
 
-def short(game: str) -> tuple[str, ...]:
-    """The command of a training with the set that is `a3c-plain` now."""
-    return ("train", f"atari:{game}", "--seed", "1", "--steps", "500000")
+#: The options of the runs in the table of ten games in docs/benchmarks-atari.md.
+OF_TEN_GAMES = ("-o", "optimizer.schedule_steps=10000000", "-o", "run.evaluation_every_s=null")
 
 
-def of_ten_games(game: str, *of_set: str) -> tuple[str, ...]:
-    """The command of a run of the table of ten games in docs/benchmarks-atari.md, up to 2.5 million steps."""
-    keys = ("-o", "optimizer.schedule_steps=10000000", "-o", "run.evaluation_every_s=null")
-    return ("train", f"atari:{game}", *of_set, "--seed", "1", *keys, "--steps", "2500000")
+def of_ten_games(game: str) -> tuple[str, ...]:
+    """The command of a run of that table, up to 2.5 million steps."""
+    return ("train", f"atari:{game}", "--seed", "1", "--steps", "2500000", *OF_TEN_GAMES)
+
+
+def of_ten_games_before(game: str, *of_set: str) -> tuple[str, ...]:
+    """The same as the first runs of that table had it."""
+    return ("train", f"atari:{game}", *of_set, "--seed", "1", *OF_TEN_GAMES, "--steps", "2500000")
 
 
 #: Name → the arguments of its training. The runs of Acrobot and LunarLander with the median return, of seed 1, are
@@ -84,12 +87,12 @@ TRAININGS = {
         *("-o", "agent.n_steps=128", "-o", "optimizer.learning_rate=2.5e-4"),
         *("-o", "optimizer.schedule_steps=10000000", "-o", "optimizer.max_grad_norm=0.5", "-o", "agent.epochs=4"),
     ),
-    "space-invaders-a3c": short("space_invaders"),
-    "qbert-a3c": of_ten_games("qbert"),
-    "seaquest-a3c": short("seaquest"),
-    "beam-rider-a3c": short("beam_rider"),
-    "enduro-a3c": of_ten_games("enduro", "--hyperparams", "a3c-ppo"),
-    "ms-pacman-a3c": short("ms_pacman"),
+    "space-invaders-a3c": of_ten_games("space_invaders"),
+    "qbert-a3c": of_ten_games_before("qbert"),
+    "seaquest-a3c": of_ten_games("seaquest"),
+    "beam-rider-a3c": of_ten_games("beam_rider"),
+    "enduro-a3c": of_ten_games_before("enduro", "--hyperparams", "a3c-ppo"),
+    "ms-pacman-a3c": of_ten_games("ms_pacman"),
 }
 #: Those of a minute at most.
 SHORT = (

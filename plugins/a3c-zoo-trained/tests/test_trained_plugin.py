@@ -58,8 +58,9 @@ def test_each_entry_has_a_folder_without_optimizer_and_pickle() -> None:
         header = json.loads((FOLDER / entry.name / "parameters.safetensors").read_bytes()[8 : 8 + size])
         kinds = {name.partition(".")[0] for name in header}
         assert {"__metadata__", "parameters"} <= kinds <= {"__metadata__", "parameters", "observation statistics"}
-    assert sum(path.stat().st_size for path in FOLDER.rglob("*.safetensors")) <= 25_000_000
-    assert sum(path.stat().st_size for path in HERE.rglob("*") if path.is_file()) <= 30_000_000
+    # Ten games with the network of PPO's paper are 34 MB.
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*.safetensors")) <= 40_000_000
+    assert sum(path.stat().st_size for path in HERE.rglob("*") if path.is_file()) <= 45_000_000
 
 
 def test_the_folders_are_those_of_the_program() -> None:
