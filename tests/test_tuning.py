@@ -388,6 +388,7 @@ def test_a_file_that_hyperparams_would_take_for_a_set_is_refused_before_the_sear
         assert command_line("tune", "cartpole", "--steps", STEPS, "--yes", "--out", name) == 2
         assert capfd.readouterr().err == f"Error: --out {name}: must end in .yml or .yaml\n"
     assert not Path("runs").exists()
+    assert not Path("studies").exists()
 
 
 def test_a_search_begins_with_a_method(folder: Path) -> None:

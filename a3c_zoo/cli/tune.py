@@ -27,7 +27,7 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import ZooError, printable_lines
-from a3c_zoo.files import valid_name
+from a3c_zoo.files import refuse_ending, valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, MOST_SEEDS, MOST_TRIALS, PRUNERS, SAMPLERS
@@ -119,6 +119,7 @@ def command(
     goes on. Several commands can work on one study.
     """
     need_extra("tune", "tune", "optuna")
+    from a3c_zoo.config.sets import SET_SUFFIXES
     from a3c_zoo.display.displays import open_display
     from a3c_zoo.tuning.studies import OPTIONS, TuningStudy
     from a3c_zoo.tuning.tune import make_settings, refuse_if_ended, rehearse_study, study_name, tune
@@ -145,6 +146,8 @@ def command(
         raise ZooError("name an environment, or a study to --resume. See: a3c-zoo list envs")
     settings = make_settings(**made)
     name = study or study_name(settings, made.get("method", ""))
+    if options["out"] is not None:  # before there is a study
+        refuse_ending(options["out"], SET_SUFFIXES)
     with chosen_engine(options) as engine:
         opened = TuningStudy(valid_name(name, "--study", MOST_BYTES), storage, runs_dir, settings)
         refuse_if_ended(

@@ -8,12 +8,12 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from a3c_zoo.config.sets import override_texts
+from a3c_zoo.config.sets import SET_SUFFIXES, override_texts
 from a3c_zoo.cures import install_extra
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
 from a3c_zoo.errors import ZooError, refuse_others, whole_number
-from a3c_zoo.files import valid_name
+from a3c_zoo.files import refuse_ending, valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.typed_names import refuse_unnamed
 from a3c_zoo.processes.child import check_main
@@ -123,6 +123,8 @@ def tune(
     if isinstance(engine_options, str):
         engine_options = [engine_options]
     file = None if out is None else Path(out)
+    if file is not None:
+        refuse_ending(file, SET_SUFFIXES)
     with (
         open_engine(get_registry(), engine, engine_options) as opened,
         closing(display_of_python(progress, watcher, "watcher")) as display,

@@ -17,10 +17,9 @@ from a3c_zoo.comparison.methods import Method, parsed_method
 from a3c_zoo.comparison.plan import Budget, plan_run
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
 from a3c_zoo.config.search import search_space
-from a3c_zoo.config.sets import SET_SUFFIXES
 from a3c_zoo.engines import Engine
 from a3c_zoo.errors import ConfigError, ZooError
-from a3c_zoo.files import absolute, refuse_ending, refuse_place
+from a3c_zoo.files import absolute, refuse_place
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
@@ -266,9 +265,8 @@ def _keep_search(study: TuningStudy, trials: int, timeout_s: float | None, is_cu
 
 
 def _refuse_out(out: Path | None) -> None:
-    """Raises ZooError if the file of the set is no set by its ending, is there already, or cannot be written."""
+    """Raises ZooError if the file of the set is there already, or cannot be written."""
     if out is not None:
-        refuse_ending(out, SET_SUFFIXES)
         if os.path.exists(out):
             raise ZooError(f"--out {out} exists already, and is not overwritten; choose another")
         refuse_place(out)
