@@ -198,7 +198,8 @@ def write_folder(
     else:
         save_folder(directory, folder, checkpoint, EPISODES, "TMPDIR=DIR", on_step)
     try:
-        directory.config(registry := get_registry())
+        registry = get_registry()
+        directory.config(registry)
         registry.given_to_run(folder, directory.meta["env"])  # the copy plays where the run has played
         check_agent(made := Run(folder, directory.is_trusted, directory.doubt))
     except ZooError as error:  # the user knows the folder that was copied
