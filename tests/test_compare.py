@@ -720,6 +720,15 @@ def test_an_environment_that_is_no_name_is_refused(tmp_path: Path) -> None:
                 a3c_zoo.compare(envs, sources=sources, runs_dir=tmp_path)
 
 
+def test_methods_that_are_no_names_are_refused(tmp_path: Path) -> None:
+    """They were AttributeErrors of a3c-zoo; 5 may have been meant as a number of seeds."""
+    for argument in ("agents", "baselines", "methods"):
+        for value in (5, ["a3c", 5]):
+            given: Any = {argument: value}
+            with pytest.raises(ZooError, match=rf"^{argument}=.*5.*: give a name, or a list of names$"):
+                a3c_zoo.compare("cartpole", runs_dir=tmp_path, **given)
+
+
 def test_runs_that_are_only_read_take_no_options_of_training(tmp_path: Path) -> None:
     with pytest.raises(ZooError, match=r"leave out baselines, seeds, episodes, engine$"):
         a3c_zoo.compare(sources=tmp_path, baselines="random", seeds=[1], episodes=3, engine="ray", runs_dir=tmp_path)

@@ -146,9 +146,9 @@ def compare(
     envs = _several(envs)
     for env in envs:
         refuse_unnamed(env)
-    agents = _several(agents)
-    baselines = _several(baselines)
-    methods = _several(methods)
+    agents = _several_names("agents", agents)
+    baselines = _several_names("baselines", baselines)
+    methods = _several_names("methods", methods)
     if not sources:
         envs = [env_name(get_registry(), name) for name in envs]
     folder = choose_out(out, envs)
@@ -215,6 +215,15 @@ def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
     if isinstance(given, str | Path) or not isinstance(given, Iterable):
         return (given,)
     return tuple(given)
+
+
+def _several_names(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """As `_several`, for an argument of names. Raises ZooError if one is no text."""
+    names = _several(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise ZooError(f"{argument}={given!r:.80}: give a name, or a list of names")
+    return names
 
 
 def _watched(

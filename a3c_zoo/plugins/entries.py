@@ -48,7 +48,7 @@ class EnvEntry:
         default_agent: the agent that `a3c-zoo train NAME` uses.
         description: one line for listings.
         gym_id: the registered Gymnasium id of the same task, for baselines that make environments with their
-            own library; only with a `factory`.
+            own library. It is for entries with a `factory`: `env_id` is such an id itself.
         family: prefix of the family whose hyperparameter sets apply where this environment has none of its
             own. An environment that is called `prefix:rest` belongs to the family `prefix` without this
             field.

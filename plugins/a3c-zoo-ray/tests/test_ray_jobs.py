@@ -57,6 +57,7 @@ def test_a_run_directory_that_has_arrived_takes_no_place_of_others(tmp_path: Pat
     arrive("resumed")
     assert engine._put(arrived, replace(job, resumes=True)) is None
     assert (tmp_path / "one/monitor.csv").read_text() == "resumed"
+    assert not (tmp_path / "one-before-1").exists()
     for number in (1, 2):
         arrive(f"another {number}")
         fault = engine._put(arrived, job)
@@ -64,6 +65,26 @@ def test_a_run_directory_that_has_arrived_takes_no_place_of_others(tmp_path: Pat
         assert fault == f"{job.path} has appeared meanwhile, and is not overwritten; the run is in {where}"
         assert (where / "monitor.csv").read_text() == f"another {number}"
     assert (tmp_path / "one/monitor.csv").read_text() == "resumed"
+
+
+def test_a_run_is_never_only_in_the_folder_that_is_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = TrainingJob(COMMAND, 1, tmp_path, "one", resumes=True)
+    arrived = tmp_path / ".one-arriving/one"
+    arrived.mkdir(parents=True)
+    job.path.mkdir()
+    (job.path / "monitor.csv").write_text("before")
+    rename = Path.rename
+
+    def fail(path: Path, target: Path) -> Path:
+        if path == arrived:
+            assert (tmp_path / "one-before-1/monitor.csv").read_text() == "before"
+            raise OSError("no space left")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="no space left"):
+        engine._put(arrived, job)
+    assert (job.path / "monitor.csv").read_text() == "before"
 
 
 def test_an_order_has_plugin_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import threading
 import time
 from collections import defaultdict
@@ -314,14 +315,30 @@ def _cancel(stream: Any) -> None:
 def _put(arrived: Path, job: TrainingJob) -> str | None:
     """Gives a run directory that has arrived its place, also if it was resumed from what is there.
 
+    What is there is kept beside it, as `NAME-before-1`, until the arrived one is in its place: whenever the
+    program dies, one of them is a run that can be resumed.
+
     Returns a fault if somebody else's directory has taken the place meanwhile; the run then lies beside it.
     """
     if job.resumes and job.path.exists():
-        job.path.rename(arrived.with_name("before"))
-    elif os.path.lexists(job.path):
-        names = (f"{job.name}-arrived-{number}" for number in itertools.count(1))
-        kept = next(path for path in map(job.path.with_name, names) if not os.path.lexists(path))
+        before = _free_place(job, "before")
+        job.path.rename(before)
+        try:
+            arrived.rename(job.path)
+        except OSError:
+            before.rename(job.path)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
+        return None
+    if os.path.lexists(job.path):
+        kept = _free_place(job, "arrived")
         arrived.rename(kept)
         return f"{job.path} has appeared meanwhile, and is not overwritten; the run is in {kept}"
     arrived.rename(job.path)
     return None
+
+
+def _free_place(job: TrainingJob, kind: str) -> Path:
+    """The first of `NAME-KIND-1`, `NAME-KIND-2`, … beside a run that nothing has taken."""
+    names = (f"{job.name}-{kind}-{number}" for number in itertools.count(1))
+    return next(path for path in map(job.path.with_name, names) if not os.path.lexists(path))
