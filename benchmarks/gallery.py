@@ -48,9 +48,11 @@ GAMES: Mapping[str, Mapping[str, zoo_table.Published]] = {
     for game, a2c, ppo in (
         ("pong", (17.292, 3.214), (20.989, 0.105)),
         ("breakout", (279.793, 122.177), (398.033, 33.328)),
+        ("atari:asteroids", (1286.550, 423.750), (2156.174, 744.640)),
         ("atari:beam_rider", (2890.298, 1379.137), (3397.000, 1662.368)),
         ("atari:enduro", (0.0, 0.0), (996.364, 176.090)),
         ("atari:qbert", (3882.345, 1223.327), (15627.108, 3313.538)),
+        ("atari:road_runner", (31671.512, 6364.085), (40680.645, 6675.058)),
         ("atari:seaquest", (1721.493, 105.339), (1783.636, 34.096)),
         ("atari:space_invaders", (627.160, 201.974), (960.331, 425.355)),
     )
@@ -121,6 +123,8 @@ SUBJECTS = (
     Subject("beam-rider-a3c", "Beam Rider", "The ship waits at the right edge, and shoots at the saucers."),
     Subject("enduro-a3c", "Enduro", "The car overtakes others."),
     Subject("ms-pacman-a3c", "Ms. Pac-Man", "Ms. Pac-Man eats dots, and leaves the ghosts behind."),
+    Subject("road-runner-a3c", "Road Runner", "The bird picks up seeds, and runs away from the coyote."),
+    Subject("asteroids-a3c", "Asteroids", "The ship shoots at rocks from all sides."),
     Subject("cartpole-a3c", "CartPole", "A cart moves left and right, so that the pole on it stays upright."),
     Subject("cartpole-nstep", "CartPole, n-step", "The same with the agent of the textbook."),
     Subject("cartpole-lstm", "CartPole without velocities", "The agent sees positions alone; an LSTM remembers."),

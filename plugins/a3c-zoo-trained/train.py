@@ -93,6 +93,8 @@ TRAININGS = {
     "beam-rider-a3c": of_ten_games("beam_rider"),
     "enduro-a3c": of_ten_games_before("enduro", "--hyperparams", "a3c-ppo"),
     "ms-pacman-a3c": of_ten_games("ms_pacman"),
+    "road-runner-a3c": of_ten_games("road_runner"),
+    "asteroids-a3c": of_ten_games("asteroids"),
 }
 #: Those of a minute at most.
 SHORT = (

@@ -129,13 +129,18 @@ def test_listing_imports_nothing_heavy() -> None:
     assert result.stdout.split() == []
 
 
+#: Agents that are not the end of their training, but its best checkpoint → the steps of the training.
+OF_BEST = {"asteroids-a3c": 2_501_000}
+
+
 def test_the_curve_ends_where_the_training_ended() -> None:
     for name in TRAIN["TRAININGS"]:
         head, *rows = (FOLDER / name / "curve.csv").read_text().splitlines()
         steps = [float(row.partition(",")[0]) for row in rows]
         assert head == "steps,return"
         assert steps == sorted(steps)
-        assert 0.9 * card(name)["steps"] <= steps[-1] <= card(name)["steps"]
+        trained = OF_BEST.get(name, card(name)["steps"])
+        assert 0.9 * trained <= steps[-1] <= trained
 
 
 CASES = [

@@ -10,6 +10,8 @@ _SOLVED = (
 )
 _HOPS = "Below RL Zoo's A2C (3,882), which had ten million steps; its PPO has 15,627. The worst of 100 games gave 500."
 _INVADED = "Below RL Zoo's A2C (627), which had ten million steps. The worst of 100 games gave 75."
+_RUNS = "Below RL Zoo's A2C (31,672), which had ten million steps. The worst of 100 games gave 15,600."
+_ROCKS = "Below RL Zoo's A2C (1,287). It is the best checkpoint, of step 339,618. The worst of 100 games gave 510."
 _EDGE = "Below RL Zoo's A2C (2,890): it shoots the ships of the first sector, 660 points, and few of the second."
 _SLOW = "It still learned: RL Zoo's PPO has 996 points after ten million steps. The worst of 100 games gave 147."
 _UNEVEN = "Just solved (400): five evaluations before gave 391.5 to 398.3. Of 100 games, the worst gave 236."
@@ -87,6 +89,8 @@ _AGENTS = (
     ("beam-rider-a3c", "atari:beam_rider", "a3c", "after 2.5 million steps", _EDGE),
     ("enduro-a3c", "atari:enduro", "a3c", "after 2.5 million steps", _SLOW),
     ("ms-pacman-a3c", "atari:ms_pacman", "a3c", "after 2.5 million steps", "The worst of 100 games gave 380."),
+    ("road-runner-a3c", "atari:road_runner", "a3c", "after 2.5 million steps", _RUNS),
+    ("asteroids-a3c", "atari:asteroids", "a3c", "best of 2.5 million steps", _ROCKS),
 )
 #: Name → how it went on after the command in its meta.json, by hand, or what the command means today.
 _THEN = {
