@@ -36,6 +36,8 @@ FAMILIES: Final = {
     "pettingzoo": "a3c-zoo-pettingzoo",
     "gym-agents": "a3c-zoo-pettingzoo",
 }
+#: Where to read what a class must do that calls the environment of a library.
+PACKAGES_PAGE: Final = "see docs/how-to/use-an-environment-of-others.md"
 #: Stands behind a command that works nowhere else.
 IN_A_CHECKOUT: Final = "(in a checkout of a3c-zoo)"
 

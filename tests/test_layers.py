@@ -88,7 +88,7 @@ def dynamic_imports(path: Path) -> Iterator[str]:
 def test_no_import_hides_in_a_string() -> None:
     """Else a room could use one above it, and the checks here would see no circle. The rest imports what users name."""
     of_users = {"config/sets.py", "learning/arguments.py", "plugins/entries.py", "processes/preload.py"}
-    of_users |= {"testing/plugin_checks.py", "runs/python_family.py"}
+    of_users |= {"testing/plugin_checks.py", "first_look.py"}
     package = ROOT / "a3c_zoo"
     found = {str(path.relative_to(package)) for path in sources("a3c_zoo") if [*dynamic_imports(path)]}
     assert found == of_users | {"public_names.py"}  # what it imports stands under `if TYPE_CHECKING:`

@@ -228,7 +228,7 @@ def run(context: RunContext) -> None:
                 restore(model, saved)
             _learn(context, model, callback)
         finally:
-            with suppress(Exception):  # an environment that failed may fail to close too
+            with suppress(Exception, SystemExit):  # an environment that failed may fail to close too
                 env.close()
             if processes.is_ours:
                 # Python's end collects no frozen objects (`without_collections`). Some hold this environment in a

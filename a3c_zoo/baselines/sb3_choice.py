@@ -156,7 +156,7 @@ def _seconds_of_a_step(context: RunContext) -> float | None:
     except Exception:
         return None
     finally:
-        with suppress(Exception):
+        with suppress(Exception, SystemExit):
             env.close()
 
 
@@ -187,7 +187,7 @@ def _environments(
 
 
 def _close(env: VecEnv) -> None:
-    with suppress(Exception):
+    with suppress(Exception, SystemExit):
         env.close()
 
 

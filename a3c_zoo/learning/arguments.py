@@ -141,7 +141,7 @@ def _refuse_lacking(entry: EnvEntry, config: EnvConfig) -> None:
     raise ConfigError(f"environment '{entry.name}' needs arguments: {listed(lacking)}. {cure}")
 
 
-def unexpected_argument(error: Exception, entry: EnvEntry, config: EnvConfig) -> ConfigError | None:
+def unexpected_argument(error: BaseException, entry: EnvEntry, config: EnvConfig) -> ConfigError | None:
     """The error of an argument in `env.kwargs` that an environment refused by its TypeError; None for another error."""
     found = UNEXPECTED.search(str(error)) if isinstance(error, TypeError) else None
     if found is None or found[1] not in config.kwargs:

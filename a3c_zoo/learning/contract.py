@@ -16,6 +16,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
+from a3c_zoo.cures import PACKAGES_PAGE
 from a3c_zoo.errors import EnvironmentContractError, ObservationError, type_and_message
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.spaces import ObservationSpec, parts_of, row_of
@@ -37,7 +38,6 @@ OLD_API = "this is the API of Gym before 0.26"
 SEVERAL_REWARDS = re.compile(
     r"setting an array element with a sequence|arrays can be converted to Python scalars"
 )
-PACKAGES_PAGE = "see docs/how-to/use-an-environment-of-others.md"
 #: Messages of Python where a method does not take its arguments, or its result has another number of parts.
 TAKEN_APART = re.compile(r"values to unpack|cannot unpack|unexpected keyword argument")
 

@@ -84,7 +84,7 @@ def closed(env: Closable) -> Iterator[Closable]:
     try:
         yield env
     finally:
-        with suppress(Exception):
+        with suppress(Exception, SystemExit):  # games often end their program here
             env.close()
 
 
@@ -101,7 +101,7 @@ def faults_of(entry: EnvEntry, done: str = "made", config: EnvConfig | None = No
     except ZooError as error:
         error.add_note(f"(raised while environment '{entry.name}' was {done})")
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if cure := missing_package(error):
             raise ZooError(
                 f"environment '{entry.name}' needs a package that is not installed: {cure}"

@@ -81,7 +81,7 @@ def entry_of(function: EnvFunction) -> EnvEntry:
             variant = variant_of(env.observation_space, env.action_space)
             spec = env.spec
         finally:
-            with suppress(Exception):  # it was asked for its spaces alone
+            with suppress(Exception, SystemExit):  # it was asked for its spaces alone
                 env.close()
     threshold = None
     if spec is not None and math.isfinite(spec.reward_threshold or 0):

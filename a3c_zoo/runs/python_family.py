@@ -7,8 +7,8 @@ not name one, unless the user trusts it.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
+import json
 import math
 import os
 import shlex
@@ -21,6 +21,7 @@ from typing import Any
 
 import gymnasium
 
+from a3c_zoo.cures import PACKAGES_PAGE
 from a3c_zoo.errors import (
     MissingGuardError,
     UnknownNameError,
@@ -30,8 +31,8 @@ from a3c_zoo.errors import (
     type_and_message,
 )
 from a3c_zoo.files import same_folder, shown
+from a3c_zoo.first_look import first_look, imported
 from a3c_zoo.learning import function_env
-from a3c_zoo.learning.contract import PACKAGES_PAGE
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.module_files import MODULE_FILES, files_of
@@ -62,13 +63,12 @@ def resolve(rest: str) -> EnvEntry:
     variant = ""
     threshold = None
     if not function_env.needed_arguments(_found(_imported(module_name), name)):
-        variant, spec = _variant_and_spec(module_name, name, {})
-        threshold = spec.reward_threshold if spec is not None else None
+        variant, threshold = _looked_at(module_name, name, {})
     return EnvEntry(
         f"{PYTHON}:{path}",
         factory=function_env.FACTORY,
         kwargs={"function": path},
-        threshold=threshold if math.isfinite(threshold or 0) else None,
+        threshold=threshold,
         description=f"{name} of {module_name}",
         family="gym",
         variant=variant,
@@ -82,25 +82,39 @@ def variant(rest: str, kwargs: Mapping[str, Any]) -> str:
     """
     module_name, _, name = rest.partition(":")
     with suppress(ZooError):
-        return _variant_and_spec(module_name, name, kwargs)[0]
+        return _looked_at(module_name, name, kwargs)[0]
     return resolve(rest).variant
 
 
-def _variant_and_spec(
-    module_name: str, name: str, kwargs: Mapping[str, Any]
-) -> tuple[str, gymnasium.envs.registration.EnvSpec | None]:
-    """Makes an environment, and looks at it."""
-    make_one = _found(_imported(module_name), name)
+#: Module, name and arguments → the variant and the threshold of those that were looked at, as JSON.
+_seen: dict[tuple[str, str, str], str] = {}
+
+
+def _looked_at(module_name: str, name: str, kwargs: Mapping[str, Any]) -> tuple[str, float | None]:
+    """Its variant and its threshold; neither if its process ends or hangs: training reports it."""
+    key = module_name, name, repr(dict(kwargs))
+    if key not in _seen:
+        make_one = _found(_imported(module_name), name)
+        where = f"{_shown(module_name)}:{name}"
+        seen = first_look(where, functools.partial(_variant_and_threshold, make_one, where, kwargs))
+        _seen[key] = seen or json.dumps(("", None))
+    variant, threshold = json.loads(_seen[key])
+    return variant, threshold
+
+
+def _variant_and_threshold(make_one: Any, where: str, kwargs: Mapping[str, Any]) -> str:
+    """Makes an environment, and looks at it. Returns both as JSON."""
     with same_folder(), kept_settings(), redirect_stdout(sys.stderr):
-        env = _made(make_one, module_name, name, kwargs)
+        env = _made(make_one, where, kwargs)
         try:
-            return variant_of(env.observation_space, env.action_space), env.spec
+            variant = variant_of(env.observation_space, env.action_space)
+            threshold = None if env.spec is None else env.spec.reward_threshold
         except Exception as error:
-            where = f"{_shown(module_name)}:{name}"
             raise ZooError(f"the spaces of {where} cannot be read: {type_and_message(error)}") from error
         finally:
-            with suppress(Exception):  # training closes another one, and raises it
+            with suppress(Exception, SystemExit):  # training closes another one, and raises it
                 env.close()
+    return json.dumps((variant, threshold if math.isfinite(threshold or 0) else None))
 
 
 def _shown(module_name: str) -> str:
@@ -151,7 +165,7 @@ def _imported(module_name: str) -> ModuleType:
     where = _shown(module_name)
     try:
         with _alone():
-            return importlib.import_module(module_name)
+            return imported(module_name)
     except MissingGuardError as error:
         raise ZooError(f"{where}: {error}") from error
     except SystemExit as error:
@@ -213,17 +227,16 @@ def _found(module: ModuleType, name: str) -> Any:
     return value
 
 
-def _made(make_one: Any, module_name: str, name: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    where = _shown(module_name)
+def _made(make_one: Any, where: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
         env = make_one(**kwargs)
     except (Exception, SystemExit) as error:
         raise ZooError(
-            f"the environment of {where}:{name} cannot be made: {one_line(error)}. Its traceback: --debug"
+            f"the environment of {where} cannot be made: {one_line(error)}. Its traceback: --debug"
         ) from error
     if not isinstance(env, gymnasium.Env):
         kind = type(env)
-        text = f"{where}:{name} makes no gymnasium.Env, but {kind.__module__}.{kind.__qualname__}"
+        text = f"{where} makes no gymnasium.Env, but {kind.__module__}.{kind.__qualname__}"
         if hasattr(env, "reset") and hasattr(env, "step"):
             text += f". Write a class that is one and calls it: {PACKAGES_PAGE}"
         raise ZooError(text)

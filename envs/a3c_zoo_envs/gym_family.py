@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
 import re
-import select
-import signal
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from a3c_zoo import EnvEntry, ZooError, variant_of
 from a3c_zoo.errors import UnknownNameError, did_you_mean, type_and_message
 from a3c_zoo.files import same_folder
+from a3c_zoo.first_look import first_look, imported
 from a3c_zoo.library_settings import kept_settings
 from a3c_zoo_envs.atari_family import game_of
 
-#: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
-LIMIT_S = 300
 #: What pyglet raises where there is no screen. Some packages open a window as they are imported.
 NO_DISPLAY = "NoSuchDisplayException"
 
@@ -110,30 +105,19 @@ def variant(env_id: str, kwargs: Mapping[str, Any]) -> str:
 
 #: Module → the ids that its import has registered in this process.
 _registered: dict[str, set[str]] = {}
-#: Modules whose import has started threads of which Python knows nothing, as those of a graphics library.
-_with_threads: set[str] = set()
 
 
 def _import(module: str) -> set[str]:
     """Imports a module, as `_make_registered` does in other processes; returns the ids that it has registered."""
     import gymnasium
 
-    before, threads_before = set(gymnasium.registry), _count_threads()
+    before = set(gymnasium.registry)
     with kept_settings():
-        imported = importlib.import_module(module)
-        if _count_threads() > threads_before:
-            _with_threads.add(module)
-        if module not in _registered and gymnasium.registry.keys() == before and hasattr(imported, "register_envs"):
-            imported.register_envs()
+        found = imported(module)
+        if module not in _registered and gymnasium.registry.keys() == before and hasattr(found, "register_envs"):
+            found.register_envs()
     _registered.setdefault(module, set()).update(gymnasium.registry.keys() - before)
     return _registered[module]
-
-
-def _count_threads() -> int:
-    """The threads of this process as the operating system counts them; 0 where it does not tell (not Linux)."""
-    with suppress(OSError):
-        return len(os.listdir("/proc/self/task"))
-    return 0
 
 
 def _registering_module(package: str, name: str) -> str | None:
@@ -153,49 +137,36 @@ def _is_of(spec: Any, module: str) -> bool:
     return str(spec.entry_point).partition(".")[0].partition(":")[0] == module.partition(".")[0] or not module
 
 
-def _variant(name: str, kwargs: Mapping[str, Any] | None = None) -> str:
-    """The variant, which a forked process reads: a constructor may end its process, start threads, or hang.
+#: Id and arguments → the registered environment that was looked at, and its variant.
+_looked_at: dict[tuple[str, str], tuple[Any, str]] = {}
 
-    If that process ends or hangs, the variant is empty, and training reports it. Beside other threads or torch a fork
-    is not safe, and Windows has none; then this process reads the variant.
+
+def _variant(name: str, kwargs: Mapping[str, Any] | None = None) -> str:
+    """The variant of a registered environment, which is looked at once.
+
+    It is empty if the environment cannot be made; training makes it again, and reports why.
     """
-    is_safe = hasattr(os, "fork") and threading.active_count() == 1 and not _with_threads
-    if not is_safe or "torch" in sys.modules:
-        with same_folder(), kept_settings():
-            return _read_variant(name, kwargs or {})
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.setsid()  # it leads a process group, and no terminal stops it
-        for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)  # each ends this process without a word
-        signal.alarm(LIMIT_S)  # also if the parent is killed
-        with suppress(BaseException):
-            os.write(writing, _read_variant(name, kwargs or {}).encode())
-        os._exit(0)
-    os.close(writing)
-    try:
-        select.select([reading], [], [], LIMIT_S)
-    finally:
-        for kill in (os.kill, os.killpg):  # it, and what its environment has started
-            with suppress(ProcessLookupError):  # it led no group yet
-                kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    os.set_blocking(reading, False)  # what the environment has started may hold the other end
-    with open(reading, "rb", buffering=0) as file:
-        return (file.read() or b"").decode()
+    import gymnasium
+
+    arguments = dict(kwargs or {})
+    key = name, repr(arguments)
+    spec = gymnasium.registry.get(name)
+    if key not in _looked_at or _looked_at[key][0] is not spec:  # it may be registered anew
+        variant = first_look(f"gym:{name}", partial(_read_variant, name, arguments)) or ""
+        _looked_at[key] = spec, variant
+    return _looked_at[key][1]
 
 
 def _read_variant(name: str, kwargs: Mapping[str, Any]) -> str:
     import gymnasium
 
-    try:
-        env = gymnasium.make(name, **deepcopy(dict(kwargs)))
-    except Exception:  # any error: training makes it again and raises it
-        return ""
-    try:
-        observations, actions = env.observation_space, env.action_space
-    finally:
-        with suppress(Exception):  # training closes it again, and raises it
-            env.close()
-    return variant_of(observations, actions)
+    with same_folder(), kept_settings():
+        try:
+            env = gymnasium.make(name, **deepcopy(dict(kwargs)))
+        except Exception:
+            return ""
+        try:
+            return variant_of(env.observation_space, env.action_space)
+        finally:
+            with suppress(Exception, SystemExit):  # training closes it again, and raises it
+                env.close()
