@@ -19,6 +19,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.cli.common import complete_env, matching
 from a3c_zoo.plugins.builtins import COMMANDS
+from a3c_zoo.plugins.entries import CommandEntry, load_object
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import command_line, installed_here
 from tests.waits import LIMIT_S
@@ -117,6 +118,22 @@ def test_help_is_quick_and_light_and_shows_an_example(command: str) -> None:
             return
         tries.append(f"{help_s:.2f} s, and Python starts in {start_s:.2f} s")
     pytest.fail("; ".join(tries))
+
+
+def examples(command: click.Command, width: int) -> list[str]:
+    """The last line of the help of a command, and of its sub-commands, in a terminal of this width."""
+    found = [command.get_help(click.Context(command, terminal_width=width)).splitlines()[-1].strip()]
+    for child in command.commands.values() if isinstance(command, click.Group) else ():
+        found += examples(child, width)
+    return found
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_an_example_stays_in_one_line_in_a_terminal_of_any_width(entry: CommandEntry) -> None:
+    command = load_object(entry.command)
+    whole = examples(command, 1000)
+    assert all(line.startswith(f"Example: a3c-zoo {entry.name}") for line in whole)
+    assert [examples(command, width) for width in (60, 80, 140)] == [whole] * 3
 
 
 def test_group_help_has_the_commands_of_plugins_in_a_section_of_their_own(sing: Path) -> None:

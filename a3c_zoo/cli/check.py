@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from a3c_zoo.cli.common import Count, complete_agent, complete_env, print_finding
+from a3c_zoo.cli.common import Count, complete_agent, complete_env, example, print_finding
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import printable
 from a3c_zoo.plugins.registry import get_registry
@@ -64,7 +64,7 @@ class _WaitingLine:
             self._shown = ""
 
 
-@click.command(epilog="Example: a3c-zoo check cartpole")
+@click.command(epilog=example("a3c-zoo check cartpole"))
 @click.argument("name", metavar="ENV|AGENT|NETWORK|SET|PLUGIN", shell_complete=_complete)
 @click.option(
     "-o",

@@ -209,6 +209,11 @@ def matching(described: Mapping[str, str], incomplete: str) -> list[CompletionIt
     return [CompletionItem(name, help=text) for name, text in names.items()]
 
 
+def example(line: str) -> str:
+    """The epilog of a command with a line to type. It stays whole: half of it may be another command."""
+    return f"\b\nExample: {line}"
+
+
 def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
     def decorate(command: _Command) -> _Command:
         for option in reversed(options):

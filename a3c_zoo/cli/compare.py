@@ -20,6 +20,7 @@ from a3c_zoo.cli.common import (
     complete_agent,
     complete_env,
     complete_run,
+    example,
     is_typed,
     kept_runs_option,
     parse_seconds,
@@ -55,7 +56,7 @@ def parse_seeds(text: str) -> Sequence[int]:
     return numbers if len(numbers) > 1 else range(1, min(numbers[0], 1_000_000) + 1)  # a plan refuses so many
 
 
-@click.command(epilog="Example: a3c-zoo compare cartpole --baseline sb3-a2c --seeds 10")
+@click.command(epilog=example("a3c-zoo compare cartpole --baseline sb3-a2c --seeds 10"))
 @click.argument("envs", nargs=-1, metavar="[ENV]...", shell_complete=complete_env)
 @click.option(
     "--agent",

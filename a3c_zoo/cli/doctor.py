@@ -9,14 +9,14 @@ from dataclasses import asdict
 
 import click
 
-from a3c_zoo.cli.common import print_finding
+from a3c_zoo.cli.common import example, print_finding
 from a3c_zoo.cli.examinations import examine
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import printable_lines
 from a3c_zoo.standard_streams import take_stdout
 
 
-@click.command(epilog="Example: a3c-zoo doctor")
+@click.command(epilog=example("a3c-zoo doctor"))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
 def command(as_json: bool) -> int:
     """Examine this machine and this installation, and train for half a second.

@@ -14,6 +14,7 @@ from a3c_zoo.cli.common import (
     MOST_EPISODES,
     Count,
     complete_policy,
+    example,
     playing_options,
     playing_sign,
     runs_dir_option,
@@ -24,7 +25,7 @@ from a3c_zoo.words import agents_text, counted, return_text
 
 
 @click.command(
-    epilog="Example: a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic"
+    epilog=example("a3c-zoo evaluate runs/cartpole-a3c-s1-20260101-120000 --episodes 20 --deterministic")
 )
 @click.option(
     "--episodes",

@@ -11,6 +11,7 @@ from a3c_zoo.cli.common import (
     agent_of_env_option,
     checkpoint_option,
     complete_policy,
+    example,
     need_extra,
     runs_dir_option,
     trust_option,
@@ -18,7 +19,7 @@ from a3c_zoo.cli.common import (
 from a3c_zoo.files import refuse_out
 
 
-@click.command(epilog="Example: a3c-zoo export runs/cartpole-a3c-s1-20260101-120000 --out cartpole.onnx")
+@click.command(epilog=example("a3c-zoo export runs/cartpole-a3c-s1-20260101-120000 --out cartpole.onnx"))
 @click.argument("run", metavar="RUN|ENV", shell_complete=complete_policy)
 @click.option(
     "--format", "kind", type=click.Choice(["onnx"]), default="onnx", show_default=True, help="The format."

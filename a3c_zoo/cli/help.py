@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from a3c_zoo.cli.common import example
 from a3c_zoo.cli.main import cli
 from a3c_zoo.errors import UnknownNameError, ZooError, unknown_name
 from a3c_zoo.synonyms import command_cure
 
 
-@click.command(epilog="Example: a3c-zoo help train")
+@click.command(epilog=example("a3c-zoo help train"))
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
 @click.pass_context
 def command(ctx: click.Context, words: tuple[str, ...]) -> None:

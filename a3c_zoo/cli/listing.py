@@ -15,6 +15,7 @@ import click
 
 from a3c_zoo.cli.common import (
     complete_agent,
+    example,
     is_typed,
     kept_runs_option,
     need_extra,
@@ -225,7 +226,7 @@ class _What(click.Choice[str]):
         return str(value)
 
 
-@click.command(epilog="Example: a3c-zoo list envs")
+@click.command(epilog=example("a3c-zoo list envs"))
 @click.argument("what", metavar="WHAT", type=_What(WHAT))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of objects with stable keys.")
 @click.option("--requirements", is_flag=True, help="Print the plugins as a requirements.txt for pip.")

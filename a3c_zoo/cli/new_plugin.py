@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import click
 
+from a3c_zoo.cli.common import example
 from a3c_zoo.errors import ZooError
 from a3c_zoo.plugins.registry import RESERVED_PREFIXES, Registry, get_registry
 from a3c_zoo.version import __version__, fitting_versions
@@ -83,7 +84,7 @@ KINDS: Mapping[str, PluginKind] = {
 }
 
 
-@click.command(epilog="Example: a3c-zoo new-plugin maze --env")
+@click.command(epilog=example("a3c-zoo new-plugin maze --env"))
 @click.argument("name")
 @click.option("--env", is_flag=True, help="A gymnasium.Env.  [default]")
 @click.option(

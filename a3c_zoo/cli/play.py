@@ -16,6 +16,7 @@ from a3c_zoo.cli.common import (
     MOST_EPISODES,
     Count,
     complete_policy,
+    example,
     is_typed,
     playing_options,
     runs_dir_option,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 MOST_TILES = 16
 
 
-@click.command(epilog="Example: a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4")
+@click.command(epilog=example("a3c-zoo play runs/pong-a3c-s1-20260101-120000 --video pong.mp4"))
 @click.option(
     "--window", is_flag=True, help="Show it in a window (extra `play`).  [default if there is a display]"
 )

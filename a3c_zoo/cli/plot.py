@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from a3c_zoo.cli.common import complete_env, complete_run, runs_dir_option, trust_option
+from a3c_zoo.cli.common import complete_env, complete_run, example, runs_dir_option, trust_option
 from a3c_zoo.errors import printable
 
 
 @click.command(
-    epilog="Example: a3c-zoo plot runs/cartpole-a3c-s1-20260101-120000 --x seconds --out curve.svg"
+    epilog=example("a3c-zoo plot runs/cartpole-a3c-s1-20260101-120000 --x seconds --out curve.svg")
 )
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
 @click.option(

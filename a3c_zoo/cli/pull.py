@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from a3c_zoo.cli.common import kept_runs_option, need_extra, trust_option
+from a3c_zoo.cli.common import example, kept_runs_option, need_extra, trust_option
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.files import valid_name
 
 
-@click.command(epilog="Example: a3c-zoo pull alice/cartpole")
+@click.command(epilog=example("a3c-zoo pull alice/cartpole"))
 @click.argument("repo", metavar="OWNER/NAME")
 @click.option(
     "--revision", metavar="R", help="A branch, a tag or a commit.  [default: the newest of the main branch]"

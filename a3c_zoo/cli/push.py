@@ -14,6 +14,7 @@ import click
 from a3c_zoo.cli.common import (
     agent_of_env_option,
     complete_policy,
+    example,
     need_extra,
     playing_sign,
     runs_dir_option,
@@ -24,7 +25,7 @@ from a3c_zoo.files import MAX_TEXT, read_bytes, refuse_place, same_folder
 
 
 @click.command(
-    epilog="Example: a3c-zoo push runs/cartpole-a3c-s1-20260101-120000 alice/cartpole --dry-run look"
+    epilog=example("a3c-zoo push runs/cartpole-a3c-s1-20260101-120000 alice/cartpole --dry-run look")
 )
 @click.argument("run", metavar="RUN|ENV", shell_complete=complete_policy)
 @click.argument("repo", metavar="OWNER/NAME")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from a3c_zoo.cli.common import complete_run, is_typed, kept_runs_option, together, trust_option
+from a3c_zoo.cli.common import complete_run, example, is_typed, kept_runs_option, together, trust_option
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.cli.train import output_options, print_failure, run_option, train
 from a3c_zoo.config.models import TRAIN_OPTIONS
@@ -24,7 +24,7 @@ CUT_SHORT = ("died", "interrupted", "error")
 SPENT = {"steps": "steps", "episodes": "episodes", "time-limit": "time_limit_s"}
 
 
-@click.command(epilog="Example: a3c-zoo resume")
+@click.command(epilog=example("a3c-zoo resume"))
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=complete_run)
 @together(*(run_option(key) for key, option in TRAIN_OPTIONS.items() if option.on_resume))
 @click.option(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from a3c_zoo.cli.common import complete_run, kept_runs_option
+from a3c_zoo.cli.common import complete_run, example, kept_runs_option
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import TEMPORARY, shown
 from a3c_zoo.store.directory import PULLED, run_argument
@@ -56,7 +56,7 @@ IN_FOLDERS = re.compile(
 LAST = (PULLED, "meta.json", "run.lock")
 
 
-@click.command(epilog="Example: a3c-zoo rm cartpole-a3c-s1-20260101-120000")
+@click.command(epilog=example("a3c-zoo rm cartpole-a3c-s1-20260101-120000"))
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @kept_runs_option
 @click.option("--yes", is_flag=True, help="Do not ask.")

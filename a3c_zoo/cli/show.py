@@ -16,6 +16,7 @@ from a3c_zoo.cli.common import (
     complete_env,
     complete_plugin,
     configuration_options,
+    example,
     print_fitted,
     print_plain,
     warn_about_faults,
@@ -33,14 +34,14 @@ from a3c_zoo.standard_streams import take_stdout
 HEADER = ("key", "value", "source", "meaning")
 
 
-@click.group(no_args_is_help=True, epilog="Example: a3c-zoo show hyperparams cartpole")
+@click.group(no_args_is_help=True, epilog=example("a3c-zoo show hyperparams cartpole"))
 def command() -> None:
     """Show the hyperparameters that a run would use, the JSON Schema of sets, or a plugin."""
 
 
 @command.command(
     short_help="Show each value that a run would use, and its source.",
-    epilog="Example: a3c-zoo show hyperparams cartpole -o agent.n_steps=5",
+    epilog=example("a3c-zoo show hyperparams cartpole -o agent.n_steps=5"),
 )
 @click.argument("env", shell_complete=complete_env)
 @configuration_options
@@ -108,7 +109,7 @@ def _print_sections(title: str, rows: Sequence[tuple[str, str, str, str]]) -> No
 
 @command.command(
     short_help="Show the JSON Schema of hyperparameter sets.",
-    epilog="Example: a3c-zoo show schema cartpole --out a3c-zoo.schema.json",
+    epilog=example("a3c-zoo show schema cartpole --out a3c-zoo.schema.json"),
 )
 @click.argument("env", required=False, shell_complete=complete_env)
 @click.option(
@@ -151,7 +152,7 @@ def schema(env: str | None, agent: str | None, out: Path | None, force: bool) ->
 
 @command.command(
     short_help="Show what a plugin offers, its documentation, and its fault.",
-    epilog="Example: a3c-zoo show plugin envs",
+    epilog=example("a3c-zoo show plugin envs"),
 )
 @click.argument("name", shell_complete=complete_plugin)
 def plugin(name: str) -> None:

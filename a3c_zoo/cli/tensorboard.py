@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from a3c_zoo.cli.common import kept_runs_option
+from a3c_zoo.cli.common import example, kept_runs_option
 from a3c_zoo.errors import ZooError
 from a3c_zoo.store.directory import run_paths
 
@@ -17,7 +17,7 @@ from a3c_zoo.store.directory import run_paths
 LOOPBACK = "127.0.0.1"
 
 
-@click.command(epilog="Example: a3c-zoo tensorboard --port 6007")
+@click.command(epilog=example("a3c-zoo tensorboard --port 6007"))
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -20,6 +20,7 @@ from a3c_zoo.cli.common import (
     complete_env,
     complete_run,
     configuration_options,
+    example,
     kept_runs_option,
     parse_seconds,
     together,
@@ -86,7 +87,7 @@ def print_failure(path: Path | None, error: BaseException) -> None:
 
 
 @click.command(
-    epilog="Example: a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m"
+    epilog=example("a3c-zoo train cartpole --seed 1 -o optimizer.learning_rate=1e-3 --time-limit 2m")
 )
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options

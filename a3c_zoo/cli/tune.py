@@ -17,6 +17,7 @@ from a3c_zoo.cli.common import (
     ask_to_train,
     complete_env,
     configuration_options,
+    example,
     is_typed,
     kept_runs_option,
     need_extra,
@@ -52,7 +53,7 @@ RESUME: Final = (
 COUNT, MANY = click.IntRange(1, MOST_SEEDS), click.IntRange(1, MOST_TRIALS)
 
 
-@click.command(epilog="Example: a3c-zoo tune cartpole --agent nstep --trials 30 --timeout 15m")
+@click.command(epilog=example("a3c-zoo tune cartpole --agent nstep --trials 30 --timeout 15m"))
 @click.argument("env", required=False, shell_complete=complete_env)
 @configuration_options
 @click.option("--method", default="", metavar="METHOD", help=METHOD)
