@@ -50,7 +50,7 @@ METRICS_EVERY_S = 0.05
 #: give dozens of them; parameters that have diverged give no others.
 MOST_SKIPPED_IN_A_ROW = 100
 
-#: Staleness is reported over this many of the newest updates.
+#: Staleness is reported over this many of its newest values.
 STALENESS_WINDOW = 1000
 
 
@@ -90,7 +90,7 @@ class Member:
 
     Attributes:
         agent: the configuration of the agent. row: the member's own row of the counters, `[5]`.
-        staleness: of the latest updates, in updates.
+        staleness: its newest values, in updates.
     """
 
     def __init__(self, context: WorkerContext, rank: int, on_tick: OnTick) -> None:
