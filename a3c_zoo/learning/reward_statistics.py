@@ -1,9 +1,9 @@
 """The scale of rewards that finds itself (`agent.reward_scale: auto`).
 
 In the loss a reward is divided by the running deviation of the discounted return, and then limited to ±10.
-This is the rule of stable-baselines3's `VecNormalize` and of Gymnasium's `NormalizeReward`: after each step
-of an environment the return so far is G ← γ·G + r; an end of the episode sets it back to 0. The mean of
-rewards stays as it is, because to shift them would change what is best in episodes of different lengths.
+This is the rule of stable-baselines3's `VecNormalize`: after each step of an environment the return so far is
+G ← γ·G + r; an end of the episode sets it back to 0. The mean of rewards stays as it is, because to shift them
+would change what is best in episodes of different lengths.
 """
 
 from __future__ import annotations
