@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import click
 import pytest
 import torch
 import yaml
@@ -28,6 +29,7 @@ import a3c_zoo
 from a3c_zoo.cli.main import cli, next_command
 from a3c_zoo.cli.summary import summary
 from a3c_zoo.config.models import TRAIN_OPTIONS
+from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.store.run import Run
@@ -131,6 +133,20 @@ def test_cartpole_is_solved(tmp_path: Path) -> None:
 
 def test_each_option_for_a_key_has_a_parameter_of_its_name() -> None:
     assert TRAIN_OPTIONS.keys() <= inspect.signature(a3c_zoo.train).parameters.keys()
+
+
+def helps(command: str) -> dict[str | None, str | None]:
+    """The name of each option of a command → its help."""
+    options = load_object(f"a3c_zoo.cli.{command}:command").params
+    return {option.name: option.help for option in options if isinstance(option, click.Option)}
+
+
+def test_a_resume_keeps_what_it_is_not_given_and_its_help_says_so() -> None:
+    resumable = [key for key, option in TRAIN_OPTIONS.items() if option.on_resume]
+    of_resume = helps("resume")
+    assert of_resume.keys() >= set(resumable)
+    assert [key for key in resumable if not (of_resume[key] or "").endswith("  [default: as before]")] == []
+    assert helps("train")["steps"] == "Stop after at least N agent steps.  [default: the set's budget]"
 
 
 def test_quiet_says_the_end_only(

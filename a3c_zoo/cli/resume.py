@@ -26,7 +26,7 @@ SPENT = {"steps": "steps", "episodes": "episodes", "time-limit": "time_limit_s"}
 
 @click.command(epilog=example("a3c-zoo resume"))
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=complete_run)
-@together(*(run_option(key) for key, option in TRAIN_OPTIONS.items() if option.on_resume))
+@together(*(run_option(key, "as before") for key, option in TRAIN_OPTIONS.items() if option.on_resume))
 @click.option(
     "--checkpoint",
     metavar="STEP|best",

@@ -33,10 +33,13 @@ from a3c_zoo.errors import first_line
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 
-def run_option(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option for a key of the section `run`."""
+def run_option(key: str, default: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option for a key of the section `run`. default: what its help says of it; "" for that of a new run."""
     option = TRAIN_OPTIONS[key]
-    return click.option(option.name, key, type=_type_of(key), metavar=option.metavar, help=option.help)
+    text = option.help
+    if told := default or option.default:
+        text += f"  [default: {told}]"
+    return click.option(option.name, key, type=_type_of(key), metavar=option.metavar, help=text)
 
 
 class NumberOrAuto(click.ParamType):  # type: ignore[type-arg]  # click 8.1 takes no argument

@@ -131,12 +131,14 @@ class TrainOption:
     Attributes:
         name: on the command line. metavar: of its value in `--help`. help: its line there.
         on_resume: whether it may be given with `--resume`.
+        default: what a new run has without it, in words; "" for what needs none.
     """
 
     name: str
     metavar: str | None
     help: str
     on_resume: bool = False
+    default: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ class RunConfig(Section):
     )
     device: Annotated[
         Literal["cpu", "cuda"],
-        TrainOption("--device", None, "Device of the networks.  [default: cpu]", on_resume=True),
+        TrainOption("--device", None, "Device of the networks.", on_resume=True, default="cpu"),
     ] = Field("cpu", description="device of the workers' networks; cuda: the GPU")
     seed: Annotated[int, TrainOption("--seed", "N", "Seed of all random numbers.")] = Field(
         0, ge=0, lt=2**63, description="seed of all random numbers of the run"
@@ -200,7 +202,7 @@ class RunConfig(Section):
     steps: Annotated[
         int | None,
         TrainOption(
-            "--steps", "N", "Stop after at least N agent steps.  [default: the set's budget]", on_resume=True
+            "--steps", "N", "Stop after at least N agent steps.", on_resume=True, default="the set's budget"
         ),
         InComparison(is_budget=True),
     ] = Field(
@@ -229,8 +231,9 @@ class RunConfig(Section):
         TrainOption(
             "--stop-return",
             "X",
-            "Stop at this mean return of 100 episodes.  [default: the environment's threshold]",
+            "Stop at this mean return of 100 episodes.",
             on_resume=True,
+            default="the environment's threshold",
         ),
     ] = Field(
         None,
