@@ -425,6 +425,14 @@ def test_a_run_whose_own_name_would_be_too_long(capsys: Captured) -> None:
     assert command_line(*words, "--name", "x") == 0
 
 
+def test_a_dry_run_tells_of_updates_that_fewer_members_make(capsys: Captured) -> None:
+    """It is the line with which the run would begin."""
+    words = ["gym:CartPole-v1", "--workers", "4", "-o", "agent.n_steps=125", "-o", "agent.update_samples=25"]
+    assert command_line("train", *words, "--dry-run") == 0
+    shown = capsys.readouterr().out
+    assert "  environments  8 for each team\n  updates       each update is made by 1 of 2 members of a team:" in shown
+
+
 def test_a_dry_run_as_json(capsys: Captured) -> None:
     assert command_line("train", "cartpole", "--dry-run", "--serial", "--json") == 0
     content = json.loads(capsys.readouterr().out)

@@ -62,6 +62,8 @@ def _lines(setup: RunSetup) -> Iterator[tuple[str, str]]:
     elif config.teams < run.workers:
         whose = "for each team"
     yield "environments", f"{config.env.num_envs:,} {whose}"
+    if told := setup.teams_told:
+        yield "updates", told
     if config.network is not None:
         yield "network", f"{config.network.name}"
 
