@@ -430,7 +430,8 @@ def test_a_dry_run_tells_of_updates_that_fewer_members_make(capsys: Captured) ->
     words = ["gym:CartPole-v1", "--workers", "4", "-o", "agent.n_steps=125", "-o", "agent.update_samples=25"]
     assert command_line("train", *words, "--dry-run") == 0
     shown = capsys.readouterr().out
-    assert "  environments  8 for each team\n  updates       each update is made by 1 of 2 members of a team:" in shown
+    told = "each update is made by 1 of the 2 workers of a team: its samples cannot be split equally among more"
+    assert f"  environments  8 for each team\n  updates       {told}\n  network" in shown
 
 
 def test_a_dry_run_as_json(capsys: Captured) -> None:

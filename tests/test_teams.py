@@ -442,8 +442,8 @@ def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
     ("overrides", "told"),
     [
         ([], ""),
-        (["agent.n_steps=125", "agent.update_samples=50"], "each update is made by 2 of 8 members of a team"),
-        (["network.recurrent=lstm"], "each update is made by 4 of 8 members of a team"),
+        (["agent.n_steps=125", "agent.update_samples=50"], "made by 2 of the 8 workers of a team: its samples"),
+        (["network.recurrent=lstm"], "made by 4 of the 8 workers of a team: its segments"),
         (["network.recurrent=lstm", "agent.team_updates=beside"], ""),
         (["agent.teams=null"], ""),
     ],
@@ -452,7 +452,7 @@ def test_the_start_tells_of_updates_that_fewer_members_make(overrides: list[str]
     config = resolve(
         "run.workers=16", "agent.n_steps=128", "agent.update_samples=64", *overrides, env="gym:LunarLander-v3"
     )
-    line = f"{told}: it has no equal parts for more" if told else ""
+    line = f"each update is {told} cannot be split equally among more" if told else ""
     assert RunSetup.of(get_registry(), config, False).teams_told == line
     assert RunSetup.of(get_registry(), config, True).teams_told == ""
 

@@ -117,7 +117,12 @@ class RunSetup:
         size = agent.members_of_update(config.run.workers, config.env.num_envs, config.network.has_core)
         if size == members:
             return ""
-        return f"each update is made by {size} of {members} members of a team: it has no equal parts for more"
+        if config.network.has_core:
+            whole = "segments"
+        else:
+            whole = "samples"
+        reason = f"its {whole} cannot be split equally among more"
+        return f"each update is made by {size} of the {members} workers of a team: {reason}"
 
     @property
     def target(self) -> float | None:
