@@ -19,7 +19,10 @@ import a3c_zoo.engines
 import a3c_zoo.learning
 import a3c_zoo.testing
 from a3c_zoo import ZooError, errors, records
+from a3c_zoo.agents.context import AgentState
 from a3c_zoo.cli.main import cli
+from a3c_zoo.records import Evaluation, Outcome
+from a3c_zoo.store.checkpoints import PolicyState, RunState
 from a3c_zoo.testing import plugin_distribution
 from benchmarks import gallery, zoo_table
 from tests import llms, reference_pages
@@ -143,6 +146,22 @@ def test_the_generated_part_is_what_the_code_says(page: str) -> None:
         cli.get_command(click.Context(cli), name)
     wanted = reference_pages.pages()[page].strip("\n") + "\n"
     assert reference_pages.generated_part(page) == wanted, "run: python -m tests.reference_pages"
+
+
+@pytest.mark.parametrize(
+    ("heading", "record", "left_out"),
+    [
+        ("## outcome.json", Outcome, {"run"}),
+        ("### An evaluation", Evaluation, set()),
+        ("## Checkpoints", AgentState, {"model", "resumes"}),  # a table of its own keys; called `session`
+        ("## Checkpoints", RunState, set()),
+        ("## Checkpoints", PolicyState, set()),
+    ],
+)
+def test_the_page_of_the_run_directory_has_every_key(heading: str, record: type, left_out: set[str]) -> None:
+    section = text_of(DOCS / "reference/run-directory.md").partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    named = {key for cell in re.findall(r"^\| (`.+?`) \|", section, re.M) for key in re.findall(r"`(\w+)`", cell)}
+    assert set(record.__annotations__) - left_out <= named
 
 
 def test_the_notebook_is_the_tutorial() -> None:
