@@ -140,7 +140,27 @@ def test_a_limit_that_is_over_before_the_resume(
     with pytest.raises(ZooError, match=line):
         a3c_zoo.train(resume=run, **then)
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
-    assert a3c_zoo.train(resume=run).reason == ("time-limit" if first else "steps")  # nothing new: it ends at once
+
+
+@pytest.mark.parametrize("given", [{}, {"workers": 3}])
+def test_a_run_that_has_spent_its_budget_has_nothing_to_go_on_with(given: dict[str, Any], tmp_path: Path) -> None:
+    outcome = train(tmp_path, steps=1500, stop_return=None, overrides={"run.stop_when_solved": False})
+    files = [path for path in outcome.run.rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    line = rf"^--steps 1500, as before: the run has {outcome.steps:,} steps already, .*; give a larger --steps$"
+    with pytest.raises(ZooError, match=line):
+        a3c_zoo.train(resume=outcome.run, **given)
+    assert {path: path.read_bytes() for path in outcome.run.rglob("*") if path.is_file()} == before
+
+
+def test_a_resume_up_to_the_same_budget_ends_at_once(tmp_path: Path) -> None:
+    """So an engine can begin a job again. A run that was killed after its last checkpoint tells its end."""
+    first = train(tmp_path, steps=200)
+    again = a3c_zoo.train(resume=first.run, steps=200)
+    assert (again.reason, again.steps) == ("steps", first.steps)
+    (first.run / "outcome.json").unlink()
+    again = a3c_zoo.train(resume=first.run)
+    assert (again.reason, again.steps) == ("steps", first.steps)
 
 
 def test_closing_environments_is_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo import processes
 from a3c_zoo.config.models import TRAIN_OPTIONS
@@ -30,7 +30,7 @@ from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.processes.start import pickled, without_collections
-from a3c_zoo.records import Outcome, Reason
+from a3c_zoo.records import FINISHED, Outcome, Reason
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 #: Keys that may change when a run is resumed. `run.steps` may be what a schedule falls over.
 RESUMABLE_KEYS = [f"run.{key}" for key, option in TRAIN_OPTIONS.items() if option.on_resume]
+#: Keys by which a run ends.
+ENDS: Final = {"run.steps", "run.episodes", "run.time_limit_s", "run.stop_return"}
 #: With more than this many times the workers of a set, or of a run until now, a learning rate is doubted
 #: (docs/scaling.md: staleness 8).
 MANY_WORKERS = 4
@@ -208,7 +210,8 @@ def train_on(
         before = directory.config(registry)
         if setup.config.run.workers != before.run.workers:
             _refuse_too_many(setup.config.run.workers)
-        examine = partial(_refuse_spent_limits, before.run, setup.config.run)
+        has_ended = _has_ended_by_a_budget(directory) and ENDS.isdisjoint(flags)
+        examine = partial(_refuse_spent_limits, before.run, setup.config.run, has_ended)
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint), examine)
         if solved_step := _solved_before(directory, saved.state.steps):
             setup = replace(setup, solved_step=solved_step)
@@ -243,15 +246,27 @@ def _other_number(before: Config, config: Config, saved: Checkpoint[RunState]) -
     return [("workers_changed", text, "")]
 
 
-def _refuse_spent_limits(before: RunConfig, run: RunConfig, state: RunState) -> None:
-    """Raises ZooError if limits were given anew, and one is over at once. before: the run's configuration as it was."""
+def _has_ended_by_a_budget(directory: Run) -> bool:
+    """Whether the run's last session has spent a budget. One that was killed after that has not told its end."""
+    with suppress(RunDirectoryError):  # a damaged one tells nothing
+        outcome = directory.outcome
+        return outcome is not None and outcome.reason in FINISHED
+    return False
+
+
+def _refuse_spent_limits(before: RunConfig, run: RunConfig, has_ended: bool, state: RunState) -> None:
+    """Raises ZooError if a limit is over at once, and limits were given anew or there is nothing more to train.
+
+    Args:
+        before: the run's configuration as it was. has_ended: the run has ended by its budget, and was given no other.
+    """
     of_limits = {
         "steps": ("--steps", state.steps, "steps"),
         "episodes": ("--episodes", state.episodes, "episodes"),
         "time_limit_s": ("--time-limit", state.seconds.get("training", 0.0), "s of training"),
     }
     new = [key for key in of_limits if getattr(run, key) != getattr(before, key)]
-    for key in [*new, *(of_limits if new else ())]:
+    for key in [*new, *(of_limits if new or has_ended else ())]:
         option, spent, unit = of_limits[key]
         if (limit := getattr(run, key)) is not None and spent >= limit:
             unit_of_limit = "s" * (key == "time_limit_s")
