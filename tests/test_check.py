@@ -591,6 +591,17 @@ def test_the_zoos_own_plugins_are_sound() -> None:
         assert told(findings.found) == []
 
 
+@pytest.mark.parametrize(
+    ("file", "warnings"), [("", ["import: its import takes 500 ms, in every command"]), ("corridor.py", [])]
+)
+def test_a_slow_import_slows_commands_unless_they_name_the_file(file: str, warnings: list[str]) -> None:
+    registry = load_registry(Selection(allowed=frozenset()))
+    info = next(info for info in registry.plugins if info.name == "envs")
+    findings = Findings(info.name)
+    examine_plugin(registry, replace(info, import_s=0.5, file=file), findings)
+    assert told(findings.found, "warning") == warnings
+
+
 def test_a_set_that_is_not_read_for_its_name(hill: Path) -> None:
     (hill / "hill_sets/hill/a3c-far.yaml").write_text("agent:\n  gamma: 0.999\n")
     assert plugin_findings("hill_sets", "warning") == ["package: hill/a3c-far.yaml is not read"]

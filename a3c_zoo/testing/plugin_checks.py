@@ -44,7 +44,7 @@ from a3c_zoo.testing.optimizer_checks import examine_optimizer
 from a3c_zoo.version import __version__, fitting_versions
 from a3c_zoo.words import counted
 
-#: A plugin whose import takes longer slows every command, in seconds.
+#: An installed plugin whose import takes longer slows every command, in seconds.
 LONGEST_IMPORT_S = 0.1
 
 #: Folders of what was installed from a wheel. The project above them, if there is one, is the user's.
@@ -197,7 +197,8 @@ def examine_plugin(registry: Registry, info: PluginInfo, findings: Findings) -> 
         cure = "see A3C_ZOO_PLUGINS and A3C_ZOO_DISABLE_PLUGINS"
         findings.warn("loading", "an environment variable blocks it, so it is not checked", cure)
         return
-    if info.import_s > LONGEST_IMPORT_S:
+    # A file is loaded only by commands that name it, and has no other module for what it needs.
+    if info.import_s > LONGEST_IMPORT_S and not info.file:
         message = f"its import takes {info.import_s * 1000:,.0f} ms, in every command"
         findings.warn(
             "import", message, "import heavy modules where they are used; entries name code by strings"
