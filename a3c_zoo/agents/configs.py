@@ -189,8 +189,8 @@ class A3CConfig(LossConfig):
     clip_ratio: float | None = Field(
         None,
         gt=0,
-        description="ε of PPO: a sample has no gradient once its advantage has moved the ratio of its action's "
-        "probabilities beyond 1 ± ε; updates are made of shuffled samples. null: A3C's loss",
+        description="ε of PPO: a sample gives no gradient once the new probability over the old one has moved past "
+        "1 + ε (advantage > 0) or 1 − ε (advantage < 0); updates are made of shuffled samples. null: A3C's loss",
     )
     segment_steps: int | None = Field(
         None,

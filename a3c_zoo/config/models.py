@@ -292,7 +292,7 @@ class RunConfig(Section):
     ] = Field(
         None,
         ge=1,
-        description="film one in this number of evaluations, beginning with the first; without evaluation_every_s and "
+        description="N: film every N-th evaluation, starting with the first; without evaluation_every_s and "
         "evaluation_every_steps there is an evaluation every 10 s; null: film none",
     )
     worker_timeout_s: float = Field(

@@ -55,8 +55,8 @@ class AtariConfig(EnvConfig):
     life_loss: bool = Field(False, description="a lost life is a termination for the loss; an episode is a whole game")
     fire_after_life_loss: bool = Field(
         False,
-        description="with life_loss: press FIRE after each lost life, as stable-baselines3's wrappers do; for "
-        "evaluations: an agent that trains so learns from its own action, which was not played",
+        description="with life_loss: press FIRE after each lost life, as stable-baselines3's wrappers do; use it only "
+        "for evaluations: in training, the agent would learn from an action that FIRE has replaced",
     )
     #: ale_py's name of the key.
     also_called: ClassVar[Mapping[str, str]] = {"repeat_action_probability": "sticky_actions"}
