@@ -108,6 +108,54 @@ def test_a_rule_that_is_fixed_afterwards_decides_nothing(runs: Any, tmp_path: Pa
     assert verdict(again)[0].startswith("cartpole: nothing is claimed about a3c and ppo, because an earlier report ")
 
 
+def stopped(test: SequentialTest, count: int) -> Decisions:
+    """What a rule has decided after its first look, which `count` seeds of both methods stopped at the second."""
+    test.look({("cartpole", name): list(range(count)) for name in ("a3c", "ppo")})
+    return Decisions(test.rule, tuple(test.looks), tuple(test.open), "a run has no final return")
+
+
+def test_a_rule_that_a_failed_run_stopped_goes_on(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 7 of ppo has no figures. It is trained again, and the rule decides: it has tested its second look once."""
+    rule = SequentialRule((Pair("cartpole", "a3c", "ppo"),), block=5, looks=2)
+    without = [*runs("a3c", *range(10)), *runs("ppo", *range(7), 8, 9)]
+    unplayed = runs("ppo", 7)[0]
+    unplayed = replace(unplayed, measures=replace(unplayed.measures, final_return=None))
+    for there in (without, [*without, unplayed]):
+        keep_looks(results_of(there, {}, decided=stopped(SequentialTest(rule), 5)), tmp_path / "first")
+    records = {run.record.path: run.record for run in without}
+    monkeypatch.setattr(looks, "read_runs", lambda paths, trust: ([records[path] for path in paths], {}))
+    assert planned_looks(planned(without, "ppo"), rule) == {}
+    ten = [*runs("a3c", *range(10)), *runs("ppo", *range(10))]
+    test = SequentialTest(rule)
+    for seeds in (5, 10):
+        test.look({("cartpole", name): [base + s for s in range(seeds)] for name, base in (("a3c", 300), ("ppo", 200))})
+    found = looked_at(results_of(ten, {}, decided=Decisions(rule, tuple(test.looks), tuple(test.open))))
+    assert found.seen == {}
+    assert "decided after 10 seeds." in verdict(found)[0]
+    keep_looks(found, tmp_path / "second")
+    assert looked_at(found).seen == {}
+    # A run that had a final return at the end of the rule is removed: the plan says what the report will say.
+    assert list(planned_looks(planned(without, "ppo"), rule)) == [("cartpole", "a3c", "ppo")]
+
+
+@pytest.mark.parametrize("removed", [3, 8])
+def test_a_run_that_was_looked_at_is_not_replaced(
+    removed: int, runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 7 of ppo failed; the user removes another run, too: of the look before, or of the block that it stopped."""
+    rule = SequentialRule((Pair("cartpole", "a3c", "ppo"),), block=5, looks=2)
+    without = [*runs("a3c", *range(10)), *runs("ppo", *range(7), 8, 9)]
+    decided = stopped(SequentialTest(rule), 5)
+    keep_looks(results_of(without, {}, decided=decided), tmp_path / "first")
+    left = [run for run in without if (run.record.method, run.measures.seed) != ("ppo", removed)]
+    records = {run.record.path: run.record for run in left}
+    monkeypatch.setattr(looks, "read_runs", lambda paths, trust: ([records[path] for path in paths], {}))
+    assert list(planned_looks(planned(left, "ppo"), rule)) == [("cartpole", "a3c", "ppo")]
+    (tmp_path / "runs" / f"ppo-{removed}" / LOOKS_FILE).unlink()  # another run, in its place
+    ten = [*runs("a3c", *range(10)), *runs("ppo", *range(10))]
+    assert list(looked_at(results_of(ten, {}, decided=decided)).seen) == [("cartpole", "a3c", "ppo")]
+
+
 def planned(measured: list[MeasuredRun], *missing: str) -> Plan:
     """A plan with these finished runs, and one missing run of each of these methods."""
     given: dict[str, Any] = {"envs": ["cartpole"], "agents": [], "baselines": ["random"], "seeds": [1], "steps": 2000}

@@ -38,13 +38,21 @@ class _Look:
     """A report's look at two methods on an environment.
 
     Attributes:
-        pair: environment, method, other. key: the same for the same runs, looked at by the same rule.
+        pair: environment, method, other.
+        asked: the main question, or the rule.
+        may_go_on: whether there is a rule, which looks again at the same runs with more beside them.
     """
 
     pair: tuple[str, str, str]
     runs: Runs
     others: Runs
-    key: str
+    asked: str
+    may_go_on: bool
+
+    @property
+    def key(self) -> str:
+        """The same for the same runs, looked at by the same rule."""
+        return _key(self.runs, self.others, self.asked)
 
 
 def looked_at(results: Results) -> Results:
@@ -74,7 +82,7 @@ def planned_looks(plan: Plan, rule: SequentialRule | None) -> dict[Pair, str]:
             runs, others = methods[env, method], methods[env, other]
             is_trained = any(run.done is None for run in (*runs, *others))
             if is_trained:
-                report = _report_of_done(_done(runs), _done(others), rule)
+                report = _report_of_done(Pair(env, method, other), _done(runs), _done(others), rule)
             else:
                 report = ""
             if report:
@@ -86,17 +94,18 @@ def _done(runs: Iterable[PlannedRun]) -> list[Path]:
     return [run.done for run in runs if run.done is not None]
 
 
-def _report_of_done(runs: Sequence[Path], others: Sequence[Path], rule: SequentialRule | None) -> str:
+def _report_of_done(
+    pair: Pair, runs: Sequence[Path], others: Sequence[Path], rule: SequentialRule | None
+) -> str:
     """The report that looked at finished runs of both methods; "" if none did.
 
-    A comparison with a rule may have ended before it needed all seeds of its plan: the same command with the same rule
-    is no second look then.
+    The same command with the same rule is no second look: it takes the looks that are left.
     """
     report = _report_of_both(runs, others, lambda key, count: False)
     if not report or rule is None:
         return report
-    same = _key(_measured(runs), _measured(others), _name_of(rule))
-    return _report_of_both(runs, others, lambda key, count: key == same)
+    look = _look_of_rule(pair, _measured(runs), _measured(others), rule)
+    return _earlier_report(look, len(rule.pairs))
 
 
 def _measured(runs: Sequence[Path]) -> Runs:
@@ -126,13 +135,22 @@ def _looks(results: Results) -> Iterator[_Look]:
     """The pairs of methods about which the report claims or decides something."""
     rule = results.decided.rule if results.decided else None
     pairs = {(each.question.env, each.question.method, each.question.other) for each in results.claims}
-    name = results.question if rule is None else _name_of(rule)
     for env, in_env in results.environments.items():
         for pair in in_env.pairs:
             names = (env, pair.method, pair.other)
-            if names in pairs or (rule is not None and names in rule.pairs):
-                sides = in_env.methods[pair.method].runs, in_env.methods[pair.other].runs
-                yield _Look(names, *sides, _key(*sides, name))
+            sides = in_env.methods[pair.method].runs, in_env.methods[pair.other].runs
+            if rule is not None and names in rule.pairs:
+                yield _look_of_rule(names, *sides, rule)
+            elif names in pairs:
+                yield _Look(names, *sides, results.question, may_go_on=False)
+
+
+def _look_of_rule(pair: tuple[str, str, str], runs: Runs, others: Runs, rule: SequentialRule) -> _Look:
+    """A look of a rule: only at runs with a final return, because it tests nothing else."""
+    played, others_played = (
+        [run for run in side if run.measures.final_return is not None] for side in (runs, others)
+    )
+    return _Look(pair, played, others_played, _name_of(rule), may_go_on=True)
 
 
 def _name_of(rule: SequentialRule) -> str:
@@ -156,11 +174,29 @@ def _earlier_report(look: _Look, claims: int) -> str:
     """The report that looked at runs of both methods before, as text; "" if none did.
 
     A look at the same runs by the same rule is no second one: it has the same results. With fewer claims than it had it
-    is one, because each of them would need less.
+    is one, because each of them would need less. If a rule goes on, its earlier looks are no second ones, either.
     """
+    now = look.key
     return _report_of_both(
-        _ours(look.runs), _ours(look.others), lambda key, count: key == look.key and count <= claims
+        _ours(look.runs),
+        _ours(look.others),
+        lambda key, count: (key == now or _goes_on(look, key)) and count <= claims,
     )
+
+
+def _goes_on(look: _Look, key: str) -> bool:
+    """Whether the rule of a look goes on after an earlier look of its own, which has this key.
+
+    So it is if all runs of the earlier look are still there, with the same figures: nobody took one away that had been
+    looked at. A run that had no figures may be trained again, because it was in no test.
+    """
+    if not look.may_go_on:
+        return False
+    runs, others = (
+        [run for run in side if run.record.is_ours and key in _known_looks([run.record.path])]
+        for side in (look.runs, look.others)
+    )
+    return _key(runs, others, look.asked) == key
 
 
 def _ours(runs: Runs) -> list[Path]:
