@@ -692,6 +692,21 @@ def test_few_runs_have_times_without_intervals() -> None:
 # Words
 
 
+@pytest.mark.parametrize(("ended_at", "words"), [(10.0, "an estimated 31.6 s"), (40.0, None)])
+def test_half_of_the_runs_is_an_estimate_where_others_ended_before(ended_at: float, words: str | None) -> None:
+    """Three of eight runs are there, after 30.6 to 32.6 s. If four ended before, half of the others are by 31.6 s."""
+    there = [record("a3c", seed, reached_at=201 + 10 * seed) for seed in (1, 2, 3)]
+    never = [record("a3c", seed, reached_at=None) for seed in range(4, 9)]
+    short = [replace(run, outcome=replace(run.outcome, training_s=ended_at)) for run in never[1:] if run.outcome]
+    (line,) = (line for line in verdict(together([*there, never[0], *short])) if "reached 475" in line)
+    assert "reached 475 in training in 3 of 8 runs" in line
+    assert ("half of all runs within" in line) == (words is not None)
+    assert words is None or f", half of all runs within {words}" in line
+    seven = [*there, *(record("a3c", seed, reached_at=250) for seed in (4, 5)), never[2], never[3]]
+    (line,) = (line for line in verdict(together(seven)) if "reached 475" in line)
+    assert "estimated" not in line  # five of seven, of which none ended before
+
+
 def test_the_verdict_claims_only_what_runs_can_show(sixteen: Results, ten: Results) -> None:
     lines = verdict(sixteen)
     line = (

@@ -12,6 +12,7 @@ from a3c_zoo.figures.budgets import are_alike_long, budget_of, is_time_of_other_
 from a3c_zoo.figures.claims import ERROR, Claim, needs, percent
 from a3c_zoo.figures.figure_table import FIGURES, QUESTIONS
 from a3c_zoo.figures.improvement import EarlierChance
+from a3c_zoo.figures.measures import values_of
 from a3c_zoo.figures.results import MethodResults, Results, final_return_in
 from a3c_zoo.report.pages import number, ranged, seconds
 from a3c_zoo.store.run_records import RunRecord, hidden_threshold
@@ -218,15 +219,22 @@ def _about_method(
         steps = method.times["steps_to_threshold"]
         text = f"reached {threshold:g} in training in {time.reached} of {time.runs} runs"
         if in_seconds and time.median is not None:
-            text += f", half of all runs within {seconds(time.median)}"
+            text += _half_within(method, "seconds_to_threshold", seconds(time.median))
         elif steps.median is not None:
-            text += f", half of all runs within {number(steps.median)} steps"
+            text += _half_within(method, "steps_to_threshold", f"{number(steps.median)} steps")
         parts.append(text)
     if in_seconds and "steps_per_s" in method.costs:
         parts.append(f"made {number(method.costs['steps_per_s'].median)} steps/s")
     if parts:
         return [f"{env}: {name} {listed(parts)}."]
     return []
+
+
+def _half_within(method: MethodResults, measure: str, told: str) -> str:
+    """The words on a median time. It is estimated if fewer than half were seen there by then: others ended before."""
+    time = method.times[measure]
+    there = sum(time.median is not None and value <= time.median for value in values_of(method.runs, measure))
+    return f", half of all runs within {'an estimated ' if 2 * there < time.runs else ''}{told}"
 
 
 def _about_cost(env: str, methods: Mapping[str, MethodResults]) -> list[str]:
