@@ -214,7 +214,7 @@ def contradictions(results: Results) -> list[str]:
             says == claim.holds == ("not shown" not in line),
             told is not None and abs(float(told[1]) - max(chance.value, 1 - chance.value)) < 0.0006,
             is_out or not says,
-            not is_out or says or "not shown after correction" in line or "because it depends on these pairs" in line,
+            not is_out or says or "not shown after correction" in line or "loses all these pairs; not shown" in line,
         ]
         if not all(right):
             wrong.append(line)

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from a3c_zoo.figures import statistics
+from a3c_zoo.figures.claims import percent
 from a3c_zoo.figures.curves import Line
 from a3c_zoo.figures.measures import labels_of, measure, settings_side_by_side
 from a3c_zoo.figures.results import Making, Results, results_of
@@ -829,6 +830,14 @@ def test_a_difference_must_not_depend_on_pairs_of_unknown_order() -> None:
     assert "for 20 % of the pairs of runs the order is unknown" in line
     assert chance.p < chance.p_at_worst
     assert ("; shown (p = " in line) == (3 * chance.p_at_worst <= 0.05)
+    six = [record("a3c", seed, reached_at=110 if seed < 6 else None) for seed in range(10)]
+    found = together([*six, *slow])
+    (chance,) = (pair.times["seconds_to_threshold"] for pair in found.environments["cartpole"].pairs)
+    assert chance.p == pytest.approx(2 / 64)  # six coins; with two claims, twice as much is above 5 %, too
+    (line,) = (line for line in verdict(found) if "in less time" in line)
+    worst = percent(chance.p_at_worst)
+    told = f"; p = 3.1 % alone, but {worst} if a3c loses all these pairs; not shown (p = {worst} over all 2 claims; "
+    assert told in line
     fewer = [record("a3c", seed, reached_at=110 if seed < 5 else None) for seed in range(10)]
     (line,) = (line for line in verdict(together([*fewer, *slow])) if "in less time" in line)
     assert "for 50 % of the pairs of runs the order is unknown" in line

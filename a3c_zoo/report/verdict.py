@@ -288,8 +288,9 @@ def _about_claim(claim: Claim) -> str:
     if claim.holds:
         return f"{text}shown ({worth}; the limit is {percent(ERROR)})."
     if chance.p <= ERROR < question.p:
-        return f"{text}not shown, because it depends on these pairs (the limit of p is {percent(ERROR)})."
-    if question.p <= ERROR:
+        alone, worst = percent(chance.p), percent(question.p)
+        text += f"p = {alone} alone, but {worst} if {winner} loses all these pairs; not shown "
+    elif question.p <= ERROR:
         text += f"p = {percent(question.p)} alone, but not shown after correction for {claim.among} claims "
     else:
         text += "not shown "
