@@ -301,17 +301,20 @@ def _about_claims(results: Results) -> list[str]:
     """How the claims hold their error, and what the seeds at hand could have shown."""
     if not results.claims:
         return []
+    lines = []
     count = len(results.claims)
-    most = f"at most about {percent(ERROR)}"
-    rule = f"The probability that this claim is wrong is {most} (permutation test)."
-    if count > 1:
-        rule = (
-            f"The probability that any of these {count} claims is wrong is {most} (permutation tests, Holm)."
+    if any(claim.holds for claim in results.claims):
+        wrong = "The probability that this claim is wrong"
+        tests = "permutation test"
+        if count > 1:
+            wrong = f"The probability that any of these {count} claims is wrong"
+            tests = "permutation tests, Holm"
+        lines.append(f"{wrong} is at most about {percent(ERROR)} ({tests}).")
+    main = QUESTIONS.get(results.question, ())
+    if main and not any(claim.question.measure in main for claim in results.claims):
+        lines.append(f"Nothing could be asked about the main question ({results.question}).")
+    elif main and count > 1:
+        lines.append(
+            f"The main question ({results.question}) came first; others are claimed only if all its claims hold."
         )
-    if not results.question:
-        return [rule, needs(results.claims)]
-    if not any(claim.question.measure in QUESTIONS[results.question] for claim in results.claims):
-        rule += f" Nothing could be asked about the main question ({results.question})."
-    elif count > 1:
-        rule += f" The main question ({results.question}) came first; others are claimed only if all its claims hold."
-    return [rule, needs(results.claims)]
+    return [*lines, needs(results.claims)]
