@@ -194,6 +194,7 @@ def test_a_noisy_machine_says_nothing_of_seconds() -> None:
     assert to_json(loud)["no_seconds"] == why
     about = [line for line in verdict(loud)[:-1] if "reached" in line or "threshold" in line]
     assert not any(" s," in line or "steps/s" in line or "less time" in line for line in about)
+    assert [any("CPU time" in line for line in verdict(found)) for found in (quiet, loud)] == [True, False]
     assert any("half of all runs within 29.5 s" in line and "made 100 steps/s" in line for line in verdict(quiet))
 
 

@@ -46,7 +46,8 @@ def verdict(results: Results) -> list[str]:
     for env, in_env in results.environments.items():
         for name, method in in_env.methods.items():
             lines += _about_method(env, name, method, in_env.threshold, not results.no_seconds)
-        lines += _about_cost(env, in_env.methods)
+        if not results.no_seconds:
+            lines += _about_cost(env, in_env.methods)
     if results.left_out:
         runs = ", ".join(results.left_out)
         lines.append(f'Left out: {runs}. The report says why under "Left out"; the figures are without them.')
@@ -238,7 +239,7 @@ def _half_within(method: MethodResults, measure: str, told: str) -> str:
 
 
 def _about_cost(env: str, methods: Mapping[str, MethodResults]) -> list[str]:
-    """What a run of each method took. CPU time depends less on other load than seconds do."""
+    """The CPU time of a run of each method. It depends less on other load than seconds do, but on the machine."""
     known = {
         name: method.costs["cpu_s"].median for name, method in methods.items() if "cpu_s" in method.costs
     }
