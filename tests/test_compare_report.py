@@ -156,7 +156,9 @@ def test_runs_of_different_machines_are_pointed_out() -> None:
 def test_runs_of_other_programs_alone_say_nothing_of_seconds() -> None:
     """Nothing is known of the machines that made them, so they may be different ones."""
     runs = [
-        record(name, seed, settings={}, host={}, final=480.0 + seed) for name in ("a2c", "ppo") for seed in range(1, 6)
+        record(name, seed, settings={}, host={}, final=480.0 + seed, reached_at=200 + seed)
+        for name in ("a2c", "ppo")
+        for seed in range(1, 6)
     ]
     found = together(runs)
     assert found.no_seconds == "the machine of the other programs' runs is not known"
@@ -175,7 +177,11 @@ def test_runs_without_a_timed_loop_say_nothing_of_seconds(untimed: int, before: 
 
 def noisy(slowest_s: float, runs: int = 10) -> Results:
     """Five runs each of two methods. The fixed loop took 0.2 s before all runs but one."""
-    records = [record(method, seed, final=480.0 + seed) for method in ("a3c", "nstep") for seed in range(1, 6)]
+    records = [
+        record(method, seed, final=480.0 + seed, reached_at=197 + seed)
+        for method in ("a3c", "nstep")
+        for seed in range(1, 6)
+    ]
     loops = [0.2] * (runs - 1) + [slowest_s]
     return together([replace(each, timing=Timing(loop, {})) for each, loop in zip(records, loops, strict=True)])
 
@@ -227,10 +233,12 @@ def test_methods_with_different_budgets_make_no_claims() -> None:
     """Nor does a run of another program that is longer. A third method with the same budget is compared."""
     short: dict[str, Any] = {"settings": {"run.steps": 4000, "agent.x": 1}}
     long: dict[str, Any] = {"settings": {"run.steps": 8000, "agent.x": 1}}
-    runs = [record(name, s, final=480.0 + s, **short) for name in ("a3c", "nstep") for s in range(6)]
+    runs = [
+        record(name, s, final=480.0 + s, reached_at=200 + s, **short) for name in ("a3c", "nstep") for s in range(6)
+    ]
     found = together([*runs, *(record("ppo", s, final=480.0 + s, **long) for s in range(6))])
     assert {(claim.question.method, claim.question.other) for claim in found.claims} == {("a3c", "nstep")}
-    theirs = [record("dqn", s, final=480.0 + s, settings={}, host={}) for s in range(6)]
+    theirs = [record("dqn", s, final=480.0 + s, settings={}, host={}, reached_at=200 + s) for s in range(6)]
     alike, longer = (
         together([*runs, *(replace(each, outcome=replace(each.outcome, steps=steps)) for each in theirs)])  # type: ignore[type-var]
         for steps in (4100, 8000)
@@ -275,7 +283,9 @@ def test_a_time_on_different_machines_is_no_budget() -> None:
 def test_the_main_question(question: str, sentence: str) -> None:
     """Nothing is asked about seconds on different machines."""
     hosts = {"a3c": {"cpu": "Fast", "cores": 2}, "nstep": {"cpu": "Slow", "cores": 2}}
-    records = [record(name, s, final=480.0 + s, host=hosts[name]) for name in hosts for s in range(6)]
+    records = [
+        record(name, s, final=480.0 + s, host=hosts[name], reached_at=200 + s) for name in hosts for s in range(6)
+    ]
     found = results_of([measure(each, each.path.name) for each in records], {}, question=question)
     assert verdict(found).count(sentence) == 1
 
@@ -730,7 +740,9 @@ def test_the_verdict_claims_only_what_runs_can_show(sixteen: Results, ten: Resul
     )
     assert {text: "; shown (p = " in text for text in lines[:3]} == answers(sixteen)
     assert list(answers(ten).values()) == [False] * 3
-    same = together([record(m, s, final=400.0 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)])
+    same = together(
+        [record(m, s, final=400.0 + s, reached_at=200 + s) for m in ("a3c", "sb3-a2c") for s in range(1, 6)]
+    )
     (line,) = [line for line in verdict(same) if "higher return" in line]
     assert line.endswith("; not shown (p = 100 % over all 3 claims; the limit is 5 %).")
 
@@ -758,9 +770,26 @@ def test_a_question_that_no_seed_could_answer_is_not_asked() -> None:
     why = "cartpole: no run of a3c or ppo reached the threshold, so nothing is asked about it."
     assert found.unasked == (why,)
     assert why in verdict(found)
-    alike = together([record(m, s) for m in ("a3c", "ppo") for s in range(6)])
+    alike = together([record(m, s, reached_at=200 + s) for m in ("a3c", "ppo") for s in range(6)])
     assert any(re.search("cartpole: all runs of a3c and ppo .*480.0", line) for line in alike.unasked)
     assert {claim.question.measure for claim in alike.claims} == {"seconds_to_threshold", "steps_to_threshold"}
+
+
+def test_which_method_is_earlier_is_not_asked_if_all_runs_are_at_once() -> None:
+    """The claim about returns has 2 · 2⁻⁶ to itself; of three claims it could not hold. One step more is a question."""
+    finals = {"a3c": range(10, 16), "ppo": range(6)}
+    runs = [record(m, s, final=float(f)) for m, each in finals.items() for s, f in enumerate(each)]
+    found = together(runs)
+    (claim,) = found.claims
+    assert (claim.question.measure, claim.holds) == ("final_return", True)
+    assert claim.p_of_all == pytest.approx(2 / 64)
+    assert found.unasked == (
+        "cartpole: all runs of a3c and ppo reached the threshold after 29.5 s of training.",
+        "cartpole: all runs of a3c and ppo reached the threshold after 2,950 agent steps.",
+    )
+    for changed in (201, None):  # a run that is later, and one that ends before
+        others = together([*runs[:-1], record("ppo", 5, final=5.0, reached_at=changed)])
+        assert len(others.claims) == 3
 
 
 def test_runs_without_a_final_return_are_lost() -> None:
@@ -802,7 +831,9 @@ def test_figures_are_never_long() -> None:
 def test_a_difference_that_would_count_alone_says_why_it_does_not() -> None:
     """It is one of three claims, and the others are none: three times its p is above 5 %."""
     finals = {"a3c": (1.0, 2.0, 3.0, 5.0, 6.0, 8.5), "sb3-a2c": (4.0, 7.0, 8.0, 9.0, 10.0, 11.0)}
-    found = together([record(m, s, final=final) for m, each in finals.items() for s, final in enumerate(each)])
+    found = together(
+        [record(m, s, final=final, reached_at=200 + s) for m, each in finals.items() for s, final in enumerate(each)]
+    )
     (claim,) = [claim for claim in found.claims if claim.question.measure == "final_return"]
     chance = claim.question.chance
     assert chance.value == pytest.approx(5 / 36)

@@ -346,9 +346,11 @@ def _why_unasked(measure: str, runs: Sequence[MeasuredRun], others: Sequence[Mea
     both = [*runs, *others]
     values = values_of(both, measure)
     if FIGURES[measure].kind == "time":
-        if len(values):
-            return ""
-        return "no run of {} or {} reached the threshold, so nothing is asked about it"
+        if not len(values):
+            return "no run of {} or {} reached the threshold, so nothing is asked about it"
+        if len(values) == len(both) and not np.ptp(values):
+            return f"all runs of {{}} and {{}} reached the threshold after {values[0]:,.10g} {FIGURES[measure].unit}"
+        return ""
     if np.ptp(values):
         return ""
     return f"all runs of {{}} and {{}} ended with a return of {return_text(values[0])}"
