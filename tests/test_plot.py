@@ -38,7 +38,7 @@ from a3c_zoo.report.drawing import (
     to_bytes,
     to_inline_svg,
 )
-from a3c_zoo.report.plot import label_runs, plot, time_axis
+from a3c_zoo.report.plot import _caption, label_runs, plot, time_axis
 from a3c_zoo.store.run_records import RunRecord
 from a3c_zoo.store.tables import Curve, read_evaluations
 from tests.shared import closed
@@ -453,6 +453,17 @@ def test_the_middle_goes_on_without_the_runs_that_have_ended() -> None:
     (axes,) = draw_plot(Panel("", "x", "y", {"a": group})).axes
     dashed = [each for each in axes.lines if each.get_linewidth() == 1.4]
     assert [(np.asarray(each.get_xdata())[0], each.is_dashed()) for each in dashed] == [(2, True)]
+
+
+def test_no_thick_line_is_named_where_none_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run ends after 5 steps, and the other one begins after 10: there is no step that both have."""
+    apart = group_of([line((1, 0), (5, 4)), line((10, 0), (20, 4))], goes_on=True)
+    (axes,) = draw_plot(Panel("", "x", "y", {"a": apart})).axes
+    assert {each.get_linewidth() for each in axes.lines} == {0.7}
+    assert _caption([apart]) == "thin: single runs, which have no common part"
+    assert _caption([Group([line((1, 0), (5, 4))])]) == ""
+    both = group_of([line((0, 0), (5, 4))] * 2)
+    assert _caption([apart, both]).startswith("thick: mean and range, while all runs go on\n")
 
 
 def test_nothing_is_written_below_a_picture_unasked(runs: Path, capsys: Captured) -> None:

@@ -56,6 +56,8 @@ NOTEBOOK_DPI: Final = 100
 FILE_DPI: Final = 160
 #: Fonts of files. SVG: text stays text. PDF: TrueType, because many journals take no Type 3 fonts.
 FONTS: Final[Mapping[Any, Any]] = MappingProxyType({"svg.fonttype": "none", "pdf.fonttype": 42})
+#: The width of the line of a single run among several.
+THIN: Final = 0.7
 #: Text and axes in a picture of its own. A picture in a page takes the page's colour instead.
 _INK: Final = "#1b1c1d"
 
@@ -330,7 +332,7 @@ def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int)
     if len(runs) > 1:
         thick["label"] = f"{label} ({len(runs)} runs)"
         for run in runs:
-            axes.plot(run.x, run.y, color=colour, linewidth=0.7, alpha=0.35, **points)
+            axes.plot(run.x, run.y, color=colour, linewidth=THIN, alpha=0.35, **points)
     if group.points is not None and group.band is not None:
         step: Any = "post" if panel.is_step else None
         axes.fill_between(
@@ -343,8 +345,8 @@ def _draw_group(axes: Axes, panel: Panel, label: str, group: Group, number: int)
             axes.plot(group.beyond.x, group.beyond.y, color=colour, **BEYOND)
     elif len(runs) == 1:
         axes.plot(runs[0].x, runs[0].y, **points, **thick)
-    else:  # several runs without a common part, or none
-        axes.plot([], [], **thick)
+    else:  # several runs without a common part, or none: the legend shows a thin line
+        axes.plot([], [], **thick | {"linestyle": "-", "linewidth": THIN})
 
 
 @contextmanager

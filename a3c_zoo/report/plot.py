@@ -19,7 +19,7 @@ from a3c_zoo.figures.curves import Line, running_mean
 from a3c_zoo.figures.measures import drawn_evaluations
 from a3c_zoo.files import refuse_out, write_out
 from a3c_zoo.records import Outcome
-from a3c_zoo.report.drawing import Panel, PlotFigure, draw_plot, group_of, thick, thinned, to_bytes
+from a3c_zoo.report.drawing import Group, Panel, PlotFigure, draw_plot, group_of, thick, thinned, to_bytes
 from a3c_zoo.runs.loaded_agent import LoadedAgent
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
 from a3c_zoo.store.evaluation_files import EVALUATIONS_CSV, EVALUATIONS_NPZ
@@ -291,7 +291,7 @@ def _figure(
     )
     caption = ""
     if has_caption:
-        caption = _caption({len(its_lines) for its_lines in lines.values()} - {1})
+        caption = _caption(panel.groups.values())
     return draw_plot(panel, caption)
 
 
@@ -306,10 +306,14 @@ def _y_label(drawn: Sequence[DrawnRun], kind: Kind, window: int | None) -> str:
     }[kind]
 
 
-def _caption(sizes: set[int]) -> str:
-    """What is thick, dashed and thin, in two lines, for groups of these numbers of runs; "" if there is no group."""
-    if not sizes:
+def _caption(groups: Iterable[Group]) -> str:
+    """What is thick, dashed and thin, in two lines; "" if no group has several runs."""
+    several = [group for group in groups if len(group.runs) > 1]
+    sizes = {len(group.runs) for group in several if group.band is not None}
+    if not several:
         return ""
+    if not sizes:
+        return "thin: single runs, which have no common part"
     middle = f"thick: {thick(sizes, INTERVAL, RANGE)}, while all runs go on"
     return f"{middle}\ndashed: the middle of the longer runs; thin: single runs"
 

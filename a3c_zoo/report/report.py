@@ -129,7 +129,8 @@ def _environment(results: Results, env: str, rows: Sequence[Sequence[Panel]]) ->
         figures |= _profile(
             values, f"{env}: share of runs above a final return{final.actions}", "final return"
         )
-    sizes = {len(group.runs) for row in rows for panel in row for group in panel.groups.values()} - {0, 1}
+    groups = [group for row in rows for panel in row for group in panel.groups.values()]
+    sizes = {len(group.runs) for group in groups if group.band is not None} - {0, 1}
     middle = drawing.thick(sizes, "interquartile mean, with its 95 % interval", "mean, within their range")
     return ReportSection(
         env,
