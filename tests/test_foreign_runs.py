@@ -285,6 +285,25 @@ def test_a_monitor_that_was_gone_on_with(tmp_path: Path) -> None:
     assert moment.steps == 150 * 20 + 95 * 500
 
 
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        ((10, 20, 30, 20, 30, 40), (10, 20, 30, 50, 60, 70)),  # its first episode is a long one
+        ((0.5, 0.9, 0.2, 0.3), (0.5, 0.9, 1.1, 1.2)),
+        ((10, 20, 30, 29.25, 40, 50), (10, 20, 30, 30, 40.75, 50.75)),  # the clock was set back
+    ],
+)
+def test_the_rows_of_a_monitor_keep_their_order(
+    seconds: tuple[float, ...], told: tuple[float, ...], tmp_path: Path
+) -> None:
+    rows = [f"{n},100,{at}" for n, at in enumerate(seconds)]
+    text = "\n".join(['#{"t_start": 1690000000.0, "env_id": "CartPole-v1"}', "r,l,t", *rows, ""])
+    (tmp_path / "monitor.csv").write_text(text)
+    curve = read_run(tmp_path).curve
+    assert curve.returns.tolist() == [*range(len(seconds))]
+    assert curve.seconds == pytest.approx(told)
+
+
 def test_a_monitor_without_an_episode_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "0.monitor.csv").write_text('#{"t_start": 1690000000.0, "env_id": "CartPole-v1"}\nr,l,t\n')
     with pytest.raises(RunDirectoryError, match=r"^it has no episode$"):

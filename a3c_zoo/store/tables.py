@@ -35,6 +35,8 @@ GREATEST_RETURN: Final = 1e100
 MAX_NPZ: Final = 32 << 20
 #: The most evaluations in it: each becomes records in memory.
 MAX_EVALUATIONS: Final = 100_000
+#: By how much a clock is set back at most, in seconds, where a monitor does not begin to count again.
+CLOCK_SET_S: Final = 1.0
 _ATARI_ID = re.compile(r"(?:ALE/\w+|\w+NoFrameskip)-v\d+")
 
 
@@ -230,8 +232,14 @@ def read_monitors(folder: Path, frame_skip: int | None = None) -> tuple[str | No
 
 
 def _go_on(seconds: Floats) -> None:
-    """Lets the seconds of a monitor rise, in place: stable-baselines3 counts from 0 again as it goes on in a file."""
-    seconds[1:] += np.cumsum(np.where(seconds[1:] < seconds[:-1] / 2, seconds[:-1], 0.0))
+    """Lets the seconds of a monitor rise, in place: stable-baselines3 counts from 0 again as it goes on in a file.
+
+    They are differences of times of day. If they fall by a second at most, and not below half, the clock was set.
+    """
+    before, after = seconds[:-1], seconds[1:]
+    is_new = after < np.maximum(before / 2, before - CLOCK_SET_S)
+    seconds[1:] += np.cumsum(np.where(is_new, before, np.maximum(before - after, 0.0)))
+    np.maximum.accumulate(seconds, out=seconds)  # sums are rounded
 
 
 def read_evaluations(file: Path) -> Floats:
