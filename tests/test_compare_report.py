@@ -230,7 +230,7 @@ def test_methods_with_different_budgets_are_pointed_out() -> None:
 
 
 def test_methods_with_different_budgets_make_no_claims() -> None:
-    """Nor does a run of another program that is longer. A third method with the same budget is compared."""
+    """Nor one that ends when it is solved, nor a longer run of another program. A third with the same is compared."""
     short: dict[str, Any] = {"settings": {"run.steps": 4000, "agent.x": 1}}
     long: dict[str, Any] = {"settings": {"run.steps": 8000, "agent.x": 1}}
     runs = [
@@ -238,6 +238,10 @@ def test_methods_with_different_budgets_make_no_claims() -> None:
     ]
     found = together([*runs, *(record("ppo", s, final=480.0 + s, **long) for s in range(6))])
     assert {(claim.question.method, claim.question.other) for claim in found.claims} == {("a3c", "nstep")}
+    solved = {"settings": short["settings"] | {"run.stop_when_solved": True}}
+    found = together([*runs, *(record("ppo", s, final=480.0 + s, **solved) for s in range(6))])
+    assert {(claim.question.method, claim.question.other) for claim in found.claims} == {("a3c", "nstep")}
+    assert any("ppo: 4,000 steps, or until solved)" in line for line in notes(found))
     theirs = [record("dqn", s, final=480.0 + s, settings={}, host={}, reached_at=200 + s) for s in range(6)]
     alike, longer = (
         together([*runs, *(replace(each, outcome=replace(each.outcome, steps=steps)) for each in theirs)])  # type: ignore[type-var]

@@ -20,7 +20,10 @@ def budget_of(record: RunRecord) -> str:
     )
     words = [counted(steps, "steps") if steps else "", counted(episodes, "episodes") if episodes else ""]
     words.append(f"{limit_s:,g} s of training" if limit_s else "")
-    return " and ".join(filter(None, words)) or "no budget"
+    text = " and ".join(filter(None, words)) or "no budget"
+    if record.settings.get("run.stop_when_solved"):
+        return f"{text}, or until solved"
+    return text
 
 
 def processors_of(records: Iterable[RunRecord]) -> list[str]:
