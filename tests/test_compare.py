@@ -514,7 +514,10 @@ def test_a_run_whose_evaluation_fails_is_left_out_and_lost(tmp_path: Path, monke
     ((path, fault),) = played.left_out.items()
     assert fault == "its evaluation failed: it is dark"
     assert (played.lost, played.failed) == ({(planned.env, "random"): 1}, [path.name])
-    cure = f"The same command tries again; to train this run again, first: a3c-zoo rm {path}"
+    cure = (
+        "The same command (with another --out, if it has one) tries again; to train this run again, first: "
+        f"a3c-zoo rm {path}"
+    )
     assert watcher.told == [f"random on cartpole, seed 1: {fault}. {cure}"]
 
 

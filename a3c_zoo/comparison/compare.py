@@ -483,8 +483,8 @@ def _about_unusable(trained: Trained, reason: str) -> str:
     run = trained.run
     remove = shlex.join(["a3c-zoo", "rm", str(trained.path)])
     return (
-        f"{run.method} on {run.env}, seed {run.seed}: {reason}. The same command tries again; to train this run "
-        f"again, first: {remove}"
+        f"{run.method} on {run.env}, seed {run.seed}: {reason}. The same command (with another --out, if it has one) "
+        f"tries again; to train this run again, first: {remove}"
     )
 
 
