@@ -83,6 +83,20 @@ def test_the_interval_of_a_median_time() -> None:
     assert time_to_threshold(durations(1.0, 2.0, 3.0, 4.0, 5.0))[3:] == (3.0, 1.0, None)  # five have a lower end
 
 
+def test_the_interval_of_a_median_time_of_tied_runs() -> None:
+    """If all of seven runs are there, the bound of the share before the last one is ½ or less, tied or not.
+
+    Before it the share is 1/7: its bound is (1/7) ^ exp(-1.96 √(6/7) / ln 7). With six runs it is 0.517.
+    """
+    bound = (1 / 7) ** math.exp(-1.959964 * math.sqrt(6 / 7) / math.log(7))
+    assert bound == pytest.approx(0.465, abs=5e-4)
+    for times in ([44.0] * 7, [43.0, *[44.0] * 6], [*[43.0] * 5, 44.0, 44.0], [*map(float, range(38, 45))]):
+        assert survival(durations(*times))[1].high[-1] == pytest.approx(bound, abs=1e-6)
+    assert time_to_threshold(durations(*[44.0] * 7))[3:] == (44.0, 44.0, 44.0)
+    assert time_to_threshold(durations(*[43.0] * 5, 44.0, 44.0)).high == 44
+    assert time_to_threshold(durations(*[44.0] * 6))[3:] == (44.0, 44.0, None)
+
+
 def test_the_median_of_fewer_than_five_runs_has_no_interval() -> None:
     for count in range(1, 5):
         found = time_to_threshold(durations(*[float(n) for n in range(1, count + 1)]))

@@ -126,9 +126,23 @@ def survival(durations: Durations) -> tuple[Floats, Band]:
         ends = function.confidence_interval(CONFIDENCE, method="log-log")
     low = np.select([share == 0, share == 1], [0.0, 1.0], ends.low.probabilities)
     high = np.where(share == 1, 1.0, ends.high.probabilities)
-    if share[-1] == 0:  # all runs have reached it; the last moment takes the bound of the one before it
-        high[-1] = high[-2] if len(high) > 1 else 1.0
+    if share[-1] == 0:  # all runs have reached it
+        high[-1] = _bound_before_last_run(durations, high)
     return np.asarray(function.quantiles, np.float64), Band(share, low, high)
+
+
+def _bound_before_last_run(durations: Durations, high: Floats) -> float:
+    """The upper bound that the last moment takes, where the share is 0: that of the share before its last run.
+
+    If several runs reach the threshold then, they count as if all but one did so just before.
+    """
+    last = durations.values.max()
+    tied = np.flatnonzero(durations.values == last)
+    if len(tied) == 1:
+        return float(high[-2]) if len(high) > 1 else 1.0
+    values = durations.values.copy()
+    values[tied[1:]] = np.nextafter(last, -np.inf)
+    return float(survival(Durations(values, durations.reached))[1].high[-2])
 
 
 def restricted_mean(durations: Durations, until: float) -> tuple[float, float]:

@@ -155,10 +155,10 @@ def times(results: EnvironmentResults) -> list[TextTable]:
         rows.append([name, f"{time.reached} of {time.runs}", least, *figures])
     caption = (
         f"To a mean return of {results.threshold:g} over 100 training episodes: medians with 95 % intervals. Runs "
-        f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached, and for "
-        "the interval of fewer than five runs. At least: the lower bound of the chance that a run reaches it (95 %, "
-        "one-sided), which is no claim of the report. CPU time is an estimate: a run's CPU seconds, times the part of "
-        "its training seconds that had passed at the threshold."
+        f"that never reached it count as censored at their end; {NONE} stands for an end that was not reached or that "
+        "so few runs do not tell, and for the interval of fewer than five runs. At least: the lower bound of the "
+        "chance that a run reaches it (95 %, one-sided), which is no claim of the report. CPU time is an estimate: a "
+        "run's CPU seconds, times the part of its training seconds that had passed at the threshold."
     )
     columns = ("method", "reached by", "at least", "seconds of training", "CPU seconds", "agent steps")
     return [TextTable(columns, rows, caption)]
