@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from a3c_zoo.comparison import looks
+from a3c_zoo.comparison.compare import _play_until_decided, _Played
 from a3c_zoo.comparison.looks import LOOKS_FILE, keep_looks, looked_at, planned_looks
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.figures.decisions import Decisions
@@ -136,6 +138,33 @@ def test_a_rule_that_a_failed_run_stopped_goes_on(runs: Any, tmp_path: Path, mon
     assert looked_at(found).seen == {}
     # A run that had a final return at the end of the rule is removed: the plan says what the report will say.
     assert list(planned_looks(planned(without, "ppo"), rule)) == [("cartpole", "a3c", "ppo")]
+
+
+def test_a_look_of_a_rule_is_written_down_when_it_is_taken(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C after the second of four looks, which is the first that could decide. Then one run is removed, or none."""
+    pair = Pair("cartpole", "a3c", "ppo")
+    rule = SequentialRule((pair,), block=5, looks=4)
+    assert [part > 0 for part in rule.parts] == [False, True, True, True]
+
+    def play(block: int, episodes: int, watcher: Any, played: _Played, *_: Any) -> None:
+        if block == 2:
+            raise KeyboardInterrupt
+        assert not (tmp_path / "runs/a3c-0" / LOOKS_FILE).exists()
+        seeds = range(5 * block, 5 * block + 5)
+        played.records += [run.record for name in ("a3c", "ppo") for run in runs(name, *seeds)]
+
+    monkeypatch.setattr("a3c_zoo.comparison.seed_blocks.block_of", lambda plan, test: len(test.looks))
+    monkeypatch.setattr("a3c_zoo.comparison.compare._play", play)
+    monkeypatch.setattr(SequentialTest, "is_over", False)  # the second look decides, and others are open
+    with pytest.raises(KeyboardInterrupt):
+        _play_until_decided(Mock(), rule, 1, Mock(), _Played(), Mock(), Mock(), tmp_path / "first")
+    decided = Decisions(rule, (), (pair,))
+    more = [*runs("a3c", *range(15)), *runs("ppo", *range(15))]
+    assert looked_at(results_of(more, {}, decided=decided)).seen == {}
+    (tmp_path / "runs/ppo-3" / LOOKS_FILE).unlink()  # another run, in its place
+    assert looked_at(results_of(more, {}, decided=decided)).seen == {pair: str(tmp_path / "first")}
 
 
 @pytest.mark.parametrize("removed", [3, 8])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from a3c_zoo.comparison import seed_blocks
 from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.estimates import estimate, evaluations_estimate
-from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks
+from a3c_zoo.comparison.looks import keep_look_of_rule, keep_looks, looked_at, planned_looks
 from a3c_zoo.comparison.methods import parsed_method, refuse_methods_without_runs, runs_of_methods
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
@@ -383,7 +383,9 @@ def carry_out(
             if rule is None:
                 _play(plan, episodes, watcher, played, engine, report_so_far)
             else:
-                decided = _play_until_decided(plan, rule, episodes, watcher, played, engine, report_so_far)
+                decided = _play_until_decided(
+                    plan, rule, episodes, watcher, played, engine, report_so_far, folder
+                )
         options: dict[str, Any] = {
             "decided": decided,
             "more": more,
@@ -496,17 +498,24 @@ def _play_until_decided(
     played: _Played,
     engine: Engine,
     report_so_far: _ReportSoFar,
+    folder: Path,
 ) -> Decisions:
-    """Plays block after block, until the rule has decided all pairs or allows no further look."""
+    """Plays block after block, until the rule has decided all pairs or allows no further look.
+
+    folder: of the report, which the runs name as the one that has looked at them.
+    """
     test = SequentialTest(rule)
     stopped = ""
     while not test.is_over:
         _play(seed_blocks.block_of(plan, test), episodes, watcher, played, engine, report_so_far)
-        values = decisions.final_returns(test, _measure(played.records, {})[0])
+        runs, _ = _measure(played.records, {})
+        values = decisions.final_returns(test, runs)
         if values is None:
             stopped = "a run has no final return, so there was no further look"
             break
-        watcher.message(decisions.look_in_words(test.look(values), test))
+        look = test.look(values)
+        keep_look_of_rule(look, rule, runs, folder)
+        watcher.message(decisions.look_in_words(look, test))
     return Decisions(rule, tuple(test.looks), tuple(test.open), stopped)
 
 

@@ -22,7 +22,7 @@ from a3c_zoo.comparison.plan import Plan, PlannedRun
 from a3c_zoo.errors import printable
 from a3c_zoo.figures.measures import MeasuredRun, measure
 from a3c_zoo.figures.results import Results, with_claims
-from a3c_zoo.figures.sequential import Pair, SequentialRule
+from a3c_zoo.figures.sequential import Pair, SequentialLook, SequentialRule
 from a3c_zoo.files import MAX_TEXT, open_file, read_bytes
 from a3c_zoo.store.run_records import read_runs
 
@@ -115,17 +115,37 @@ def _measured(runs: Sequence[Path]) -> Runs:
 
 def keep_looks(results: Results, report: Path) -> None:
     """Writes down that a report has looked at its runs, if its seeds could have shown something."""
-    if results.decided is None and not any(claim.is_possible for claim in results.claims):
-        return
+    if results.decided is not None or any(claim.is_possible for claim in results.claims):
+        _keep([*_looks(results)], _number_of_claims(results), report)
+
+
+def keep_look_of_rule(look: SequentialLook, rule: SequentialRule, measured: Runs, report: Path) -> None:
+    """Writes down a look that a rule has taken, if it could decide something.
+
+    Else whoever stops a comparison after it could take a run away, and let the rule look again.
+    """
+    if look.part:
+        sides: dict[tuple[str, str], list[MeasuredRun]] = {}
+        for run in measured:
+            sides.setdefault((run.measures.env, run.measures.method), []).append(run)
+        looks = [
+            _look_of_rule(pair, sides[pair.env, pair.method], sides[pair.env, pair.other], rule)
+            for pair in look.chances
+        ]
+        _keep(looks, len(rule.pairs), report)
+
+
+def _keep(looks: Sequence[_Look], claims: int, report: Path) -> None:
+    """Adds a line to the file of each run of these looks."""
     keys: dict[Path, list[str]] = {}
-    for look in _looks(results):
+    for look in looks:
         for folder in _ours([*look.runs, *look.others]):
             keys.setdefault(folder, []).append(look.key)
     line: dict[str, Any] = {
         "at": datetime.now().astimezone().isoformat(timespec="seconds"),
         "report": os.path.abspath(report),
     }
-    line["claims"] = _number_of_claims(results)
+    line["claims"] = claims
     for folder, pairs in keys.items():
         with suppress(OSError), open_file(folder / LOOKS_FILE, "ab") as file:
             file.write((json.dumps(line | {"pairs": pairs}) + "\n").encode())
