@@ -109,9 +109,30 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+#: The most letters of an error's message, and of its traceback. A message may have a whole observation.
+MOST_OF_MESSAGE, MOST_OF_TRACE = 2_000, 40_000
+
+
+def bounded(text: str, most: int) -> str:
+    """Returns a text of at most about `most` letters: of a longer one its beginning and its end."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} … ({len(text) - 2 * half:,} letters) … {text[-half:]}"
+
+
+def trace_of(error: BaseException) -> str:
+    """Returns the error's traceback. Its message is cut, if it is long."""
+    return bounded("".join(traceback.format_exception(error)), MOST_OF_TRACE)
+
+
 def type_and_message(error: BaseException) -> str:
     """Returns the error's type and message in one line. An AssertionError quotes the line that asserts."""
-    message = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    try:
+        text = bounded(str(error), MOST_OF_MESSAGE)
+    except Exception as fault:  # the class is of others
+        text = f"its message cannot be made, {type(fault).__name__}"
+    message = " ".join(f"{type(error).__name__}: {text}".split()).removesuffix(":")
     if not isinstance(error, AssertionError) or error.__traceback__ is None:
         return message
     line = traceback.extract_tb(error.__traceback__)[-1].line or ""  # "" without the source

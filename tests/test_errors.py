@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from a3c_zoo.errors import one_line, type_and_message
+from a3c_zoo.errors import MOST_OF_MESSAGE, MOST_OF_TRACE, bounded, one_line, trace_of, type_and_message
 from a3c_zoo.testing import plugin_distribution
 from tests.toys_runs import Running
 
@@ -71,3 +71,26 @@ def test_an_environment_that_asserts(runner: str, tmp_path: Path) -> None:
     outcome = json.loads((tmp_path / "runs/x/outcome.json").read_text())
     who = "" if runner == "--serial" else "worker 0 failed: "
     assert outcome["detail"] == f'{who}AssertionError: no way (assert action > 5, "no way")'
+
+
+def test_a_long_message_is_cut_in_the_middle() -> None:
+    assert bounded("123456789", 9) == "123456789"
+    assert bounded("1234567890", 8) == "1234 … (2 letters) … 7890"
+    message = type_and_message(ValueError("x" * 1_000_000))
+    assert len(message) < MOST_OF_MESSAGE + 100
+    assert message.startswith("ValueError: xxx")
+    try:
+        raise ValueError("x" * 1_000_000)
+    except ValueError as error:
+        trace = trace_of(error)
+    assert len(trace) < MOST_OF_TRACE + 100
+    assert trace.startswith("Traceback")
+
+
+def test_a_message_that_cannot_be_made_is_no_second_error() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise KeyError("no text")
+
+    assert type_and_message(MuteError()) == "MuteError: its message cannot be made, KeyError"
+    assert "Mute" in trace_of(MuteError())

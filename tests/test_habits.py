@@ -109,6 +109,10 @@ class Huge(Room):
     def reward(self):
         return np.float64(1e39)
 
+class Beyond(Room):
+    def reward(self):
+        return 10**400
+
 class Broken(Room):
     def step(self, action):
         first, second, third = 1, 2
@@ -118,7 +122,7 @@ class Wrapped(gym.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, reward, terminated, truncated, info
 
-for each in (Four, NoOptions, NoSeed, Alone, Three, NoInfo, NoReward, Several, Starts, Nested, Huge, Broken):
+for each in (Four, NoOptions, NoSeed, Alone, Three, NoInfo, NoReward, Several, Starts, Nested, Huge, Beyond, Broken):
     register(f"{each.__name__}-v0", entry_point=each, max_episode_steps=100)
     register(f"{each.__name__}Bare-v0", entry_point=each, order_enforce=False, disable_env_checker=True)
 """
@@ -135,6 +139,7 @@ MESSAGES = {
     "Three": "returned a wrong result of reset(), which must be (observation, info): ",
     "Several": f"returned a wrong result of step(), {STEP}: ",
     "NoReward": "returned the reward None: does its step() forget to return a number?",
+    "Beyond": f"returned a wrong result of step(), {STEP}: ",
     "Huge": "returned a reward that is not finite in float32 (1e+39; environment ",
 }
 

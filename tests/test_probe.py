@@ -209,7 +209,8 @@ def test_a_registered_environment_that_ends_its_process(tmp_path: Path) -> None:
 def test_what_a_registered_environment_starts_ends_with_its_child(last: str, tmp_path: Path) -> None:
     source = (
         "import os, subprocess, time, gymnasium\nfrom gymnasium.envs.classic_control.pendulum import PendulumEnv\n"
-        "from a3c_zoo_envs import gym_family\ngym_family.LIMIT_S = 1\n"
+        "from a3c_zoo import first_look\nfrom a3c_zoo_envs import gym_family\n"
+        "first_look.LIMIT_S = first_look.PATIENCE_S = 1\n"
         "class Simulated(PendulumEnv):\n    def __init__(self):\n"
         "        program = subprocess.Popen(['sleep', '600'])\n"
         f"        print(program.pid, flush=True)\n        {last}\n"

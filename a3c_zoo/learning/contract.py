@@ -235,7 +235,7 @@ def _method_called(error: Exception, frames: Sequence[FrameType]) -> str | None:
     names = [name for frame in calls for name in ("reset", "step") if name in frame.f_code.co_name]
     if is_passed_on and names and _module(last).startswith("gymnasium."):
         is_of_checker = "passive_env_checker" in _module(last)
-        kinds = (ValueError, TypeError, LookupError, AttributeError)
+        kinds = (ValueError, TypeError, LookupError, AttributeError, OverflowError)
         if isinstance(error, kinds) or (
             is_of_checker and isinstance(error, AssertionError | gymnasium.error.Error)
         ):

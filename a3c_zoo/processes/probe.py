@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -15,7 +14,7 @@ from typing import Any
 
 from a3c_zoo import errors
 from a3c_zoo.config import Config, RunConfig
-from a3c_zoo.errors import PluginError, WorkerError, ZooError, type_and_message, without_exit
+from a3c_zoo.errors import PluginError, WorkerError, ZooError, trace_of, type_and_message, without_exit
 from a3c_zoo.learning.model import Spaces, probe_spaces
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry
 from a3c_zoo.processes.child import ChildProcess, end_children
@@ -95,10 +94,10 @@ def probe_main(pipe: Connection, name: str, function: Callable[..., Any], *args:
 def _described(error: BaseException, name: str) -> dict[str, object]:
     """An error as plain data: the nearest class of `a3c_zoo.errors`, text, notes and traceback."""
     kind = next((base.__name__ for base in type(error).__mro__ if base.__module__ == errors.__name__), "")
-    text = str(error)
-    trace = traceback.format_exc()
-    if not isinstance(error, ZooError):
-        line = type_and_message(error)
+    trace = trace_of(error)
+    if isinstance(error, ZooError):
+        text = str(error)
+    else:
         kind = WorkerError.__name__
-        text = f"{name} cannot be tried: {line}\n\n{trace.rstrip()}"
+        text = f"{name} cannot be tried: {type_and_message(error)}\n\n{trace.rstrip()}"
     return {"kind": kind, "text": text, "notes": getattr(error, "__notes__", []), "trace": trace}

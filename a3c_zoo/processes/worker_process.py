@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import pickle
 import time
-import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 from torch import Tensor
 
-from a3c_zoo.errors import ZooError, type_and_message
+from a3c_zoo.errors import ZooError, trace_of, type_and_message
 from a3c_zoo.learning.counters import TICKS, Counters
 from a3c_zoo.processes.crew import REPORT_EVERY_S, CutShort, Worker, WorkerFactory
 from a3c_zoo.processes.faults import UnsavableStateError
@@ -69,7 +68,7 @@ def worker_main(
     except StopWork:
         pass  # the parent says stop, or has gone
     except BaseException as error:
-        trace = traceback.format_exc()
+        trace = trace_of(error)
         # A fault of the user travels as itself, any other as its traceback.
         portable = None
         if isinstance(error, ZooError):

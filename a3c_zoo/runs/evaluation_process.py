@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import traceback
 from collections.abc import MutableSequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import util
 from multiprocessing.connection import Connection
 
-from a3c_zoo.errors import ZooError, first_line, one_line
+from a3c_zoo.errors import ZooError, first_line, one_line, trace_of
 from a3c_zoo.processes.child import ChildProcess, end_children
 from a3c_zoo.processes.start import pickled, process_context
 from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask, play_task
@@ -44,7 +43,7 @@ class EvaluationError(Exception):
     def of(cls, error: BaseException) -> EvaluationError:
         """The fault for an error that is being handled."""
         is_users = isinstance(error, ZooError)
-        return cls(str(error) if is_users else one_line(error), traceback.format_exc(), is_users)
+        return cls(str(error) if is_users else one_line(error), trace_of(error), is_users)
 
 
 class EvaluationProcess:
