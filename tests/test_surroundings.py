@@ -53,6 +53,15 @@ def test_shared_memory_that_is_too_small(arguments: list[str], size: str, tmp_pa
     assert "docker run --shm-size=1g" in message
 
 
+def test_shared_memory_that_is_mounted_for_reading(tmp_path: Path) -> None:
+    mount = "mount -t tmpfs -o ro tmpfs /dev/shm"
+    if subprocess.run(["unshare", "-m", "bash", "-c", mount], check=False, capture_output=True).returncode:
+        pytest.skip("cannot mount here")
+    message = refused(f'unshare -m bash -c \'{mount} && exec "$@"\' bash "$@"', tmp_path, "train", "cartpole")
+    assert message.startswith("shared memory (/dev/shm) cannot be written: ")
+    assert message.endswith("Mount it for writing: docker run --tmpfs /dev/shm")
+
+
 PLUGIN = ["--plugin", "p.py", "list", "envs"]
 
 

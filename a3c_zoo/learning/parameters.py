@@ -82,9 +82,11 @@ def share(*tensors: Tensor) -> None:
             # torch reserves the memory, so no process fails later for the lack of it.
             size = tensor.numel() * tensor.element_size()
             reason = str(error).splitlines()[0]
+            fault = f"has no room for {size:,} bytes more"
             cure = "Make it larger (docker run --shm-size=1g), or lower run.workers, env.num_envs or agent.n_steps"
             if os.strerror(errno.EFBIG) in reason:
                 cure = "Raise the limit of file sizes: ulimit -f unlimited"
-            raise ConfigError(
-                f"shared memory (/dev/shm) has no room for {size:,} bytes more: {reason}. {cure}"
-            ) from error
+            if os.strerror(errno.EROFS) in reason:
+                fault = "cannot be written"
+                cure = "Mount it for writing: docker run --tmpfs /dev/shm"
+            raise ConfigError(f"shared memory (/dev/shm) {fault}: {reason}. {cure}") from error
