@@ -74,8 +74,9 @@ def _count_threads() -> int:
 
 def _in_a_fork(name: str, read: Callable[[], str]) -> bytes:
     """What the process sends; empty if it has ended before, or hangs."""
-    sys.stdout.flush()  # the fork would print it, too
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # a program may have none, or a lost one
+            stream.flush()  # the fork would print it, too
     reading, writing = Pipe(duplex=False)
     lifeline, held = Pipe(duplex=False)
     child = os.fork()
