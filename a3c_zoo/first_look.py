@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, Pipe
 from types import ModuleType
 from typing import NoReturn
 
-from a3c_zoo.system import STOP_SIGNALS, end_group_with
+from a3c_zoo.system import HAS_FORK, STOP_SIGNALS, end_group_of, end_group_with, fork, lead_session
 
 #: How long an environment may take to be made, in seconds; the default of `run.worker_timeout_s`.
 LIMIT_S = 300
@@ -60,7 +60,7 @@ def first_look(name: str, read: Callable[[], str]) -> str | None:
 
 
 def _may_fork() -> bool:
-    if not hasattr(os, "fork") or "torch" in sys.modules:
+    if not HAS_FORK or "torch" in sys.modules:
         return False
     return threading.active_count() == 1 and not _with_threads
 
@@ -79,7 +79,7 @@ def _in_a_fork(name: str, read: Callable[[], str]) -> bytes:
             stream.flush()  # the fork would print it, too
     reading, writing = Pipe(duplex=False)
     lifeline, held = Pipe(duplex=False)
-    child = os.fork()
+    child = fork()
     if child == 0:
         reading.close()
         held.close()
@@ -89,10 +89,7 @@ def _in_a_fork(name: str, read: Callable[[], str]) -> bytes:
     try:
         return _received(name, reading)
     finally:
-        for kill in (os.kill, os.killpg):  # it, and what its environment has started
-            with suppress(ProcessLookupError):  # it led no group yet
-                kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        end_group_of(child)
         reading.close()
         held.close()
 
@@ -100,7 +97,7 @@ def _in_a_fork(name: str, read: Callable[[], str]) -> bytes:
 def _look(read: Callable[[], str], writing: Connection, lifeline: Connection) -> NoReturn:
     """Reads, and sends what it has read. Then this process ends, without what others do at their end."""
     try:
-        os.setsid()  # it leads a process group, and no terminal stops it
+        lead_session()
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_DFL)  # each ends this process without a word
         end_group_with(lifeline)

@@ -48,6 +48,8 @@ IS_WINDOWS: Final = sys.platform == "win32"
 
 #: Whether a signal can be sent to a process and to all that it has started.
 HAS_GROUPS: Final = hasattr(os, "killpg")
+#: Whether a process can go on as two.
+HAS_FORK: Final = hasattr(os, "fork")
 
 #: Flags of `os.open`; 0 where a system has no such flag.
 NO_FOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
@@ -248,6 +250,25 @@ def is_in_foreground(stream: TextIO) -> bool:
     with suppress(OSError, ValueError, AttributeError):
         return bool(os.tcgetpgrp(stream.fileno()) == _group())
     return True
+
+
+def fork() -> int:
+    """Forks this process: 0 in the child, its number in the parent. Only where `HAS_FORK`."""
+    return os.fork() if hasattr(os, "fork") else -1
+
+
+def lead_session() -> None:
+    """Makes this process the leader of a session and a group of its own, which no terminal stops."""
+    if hasattr(os, "setsid"):
+        os.setsid()
+
+
+def end_group_of(child: int) -> None:
+    """Ends a child that leads a group, or will, with what it has started, and forgets it."""
+    with suppress(ProcessLookupError):
+        os.kill(child, KILL)
+    signal_group(child, KILL)  # it may lead none yet
+    os.waitpid(child, 0)
 
 
 def lead_group() -> None:

@@ -416,21 +416,21 @@ def test_an_environment_that_fails_now_and_then(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_toy")
 @pytest.mark.parametrize(
-    ("fault", "message", "began"),
+    ("fault", "message", "status"),
     [
-        ("exit", "a worker failed: SystemExit: 0", True),
-        ("factory-exit", "environment 'toy' cannot be tried: SystemExit: 0", False),
+        ("exit", "a worker failed: SystemExit: 0", 1),
+        ("factory-exit", "environment 'toy' cannot be made: SystemExit: 0", 2),
     ],
 )
 def test_an_environment_that_ends_the_program_ends_no_serial_run_in_silence(
-    fault: str, message: str, began: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    fault: str, message: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The run ends with an error, and has a checkpoint with what was learned before."""
+    """A run that has begun ends with an error, and has a checkpoint with what was learned before."""
     settings = ["-o", f"env.fault={fault}", "-o", "env.after=50", "-o", "agent.n_steps=5", "-o", "num_envs=2"]
     arguments = ["--serial", "--steps", "10000", "--workers", "1", "--runs-dir", f"{tmp_path / 'r'}", *settings]
-    assert command_line("train", "toy", *arguments) == 1
+    assert command_line("train", "toy", *arguments) == status
     assert message in capsys.readouterr().err
-    if began:
+    if status == 1:
         (run,) = (tmp_path / "r").iterdir()
         assert json.loads((run / "outcome.json").read_text())["reason"] == "error"
         assert checkpoint(run)["session"]["steps"] > 30
