@@ -78,6 +78,12 @@ def test_an_agent_that_joins() -> None:
     assert columns(results, 1)[1] == [0, 0, 13, 14]
 
 
+def test_an_agent_that_joins_when_all_others_leave() -> None:
+    # PettingZoo's own loop would go on with bob alone, whom a3c-zoo's games would never let act.
+    with pytest.raises(EnvironmentContractError, match="bob joined in the step in which all agents who played left"):
+        played(games(lives=(2, 4), joins=("bob", 2)), 3)
+
+
 def test_a_game_that_goes_on_naming_those_who_have_left() -> None:
     class Naming(toy_games.Race):
         def step(self, actions: dict[str, int]) -> Any:
@@ -354,7 +360,15 @@ def test_ids_without_a_space_for_each_agent() -> None:
         ("no_such_module_x:A-v0", "pip install no_such_module_x; a module of your own must lie in the current folder"),
         (".x:A-v0", "'.x' is no name of a module"),
         ("a3c_zoo:CartPole-v1", "does not register it"),
-        ("a3c_zoo:CartPol-v1", "Did you mean"),
+        ("a3c_zoo:CartPol-v1", "unknown environment"),
     ):
         with pytest.raises(ZooError, match=message):
             make_gym_agents_games(1, 0, env_id, f"gym-agents:{env_id}")
+
+
+def test_a_mistyped_id_is_answered_with_those_that_its_module_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(gymnasium.registry, "Tag-v0", gymnasium.envs.registration.EnvSpec("Tag-v0", "toy_games:Race"))
+    with pytest.raises(ZooError) as wrong:
+        make_gym_agents_games(1, 0, "toy_games:Tga-v0", "gym-agents:toy_games:Tga-v0")
+    assert "gym-agents:toy_games:Tag-v0" in str(wrong.value)
+    assert "gym-agents:toy_games:CartPole-v1" not in str(wrong.value)

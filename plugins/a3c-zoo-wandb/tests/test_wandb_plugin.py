@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a3c_zoo.records import EvaluatorResult, Progress
+from a3c_zoo.records import EvaluatorResult, Outcome, Progress
 from a3c_zoo.testing import plugin_distribution
 
 from a3c_zoo_wandb.config import MlflowConfig, TrackioConfig, WandbConfig
@@ -208,6 +208,33 @@ class TestWithWandb:
         expected |= {"speed/steps_per_s": 100.0, "train/entropy": 0.6}
         assert point(progress) == expected | {"eval/return_mean_greedy": 3.0, "eval/return_mean_sampled": 2.0}
         assert last_id(Path("/nowhere")) is None
+
+    def test_each_agent_of_a_game_has_a_curve(self) -> None:
+        from a3c_zoo_wandb.points import final_figures, point
+
+        means = {"ann": 3.0, "bob": 2.0}
+        expected = {"episode/return_mean_100/ann": 3.0, "episode/return_mean_100/bob": 2.0}
+        progress = Progress(50, 5, 2, 0.5, 100.0, None, None, 0, {}, agent_returns_100=means)
+        assert point(progress).items() >= expected.items()
+        outcome = Outcome(
+            Path("one"),
+            solved=False,
+            reason="steps",
+            detail="done",
+            steps=50,
+            episodes=5,
+            updates=2,
+            training_s=0.5,
+            evaluation_s=0.0,
+            checkpoint_s=0.0,
+            startup_s=0.0,
+            total_s=0.5,
+            steps_per_s=100.0,
+            mean_return_100=5.0,
+            evaluation=None,
+            agent_returns_100=means,
+        )
+        assert final_figures(outcome).items() >= expected.items()
 
     def test_the_newest_run_in_a_folder(self, tmp_path: Path) -> None:
         from a3c_zoo_wandb.logger import last_id

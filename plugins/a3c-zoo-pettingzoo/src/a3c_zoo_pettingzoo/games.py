@@ -22,6 +22,7 @@ from a3c_zoo.errors import (
     unknown_name,
 )
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 #: Packages of PettingZoo's games, and the extra of this distribution that brings what they need.
 PACKAGES = {
@@ -341,9 +342,11 @@ def make_gym_agents(env_id: str, name: str, arguments: Mapping[str, Any], render
     _imported(module, name)
     spec = gymnasium.registry.get(registered)
     if spec is None:
-        near = [f"gym-agents:{module}:{known}" for known in gymnasium.registry]
+        near = [
+            f"gym-agents:{module}:{known.id}" for known in gymnasium.registry.values() if _is_made_by(known, module)
+        ]
         raise unknown_name("environment", name, near)
-    if spec.entry_point is None or not _is_below(spec.entry_point, module):
+    if not _is_made_by(spec, module):
         raise ZooError(f"environment '{name}': '{module}' does not register it")
     made_by = _created_by(spec.entry_point)
     _check_arguments(made_by, name, {key: value for key, value in arguments.items() if key not in spec.kwargs})
@@ -354,8 +357,11 @@ def make_gym_agents(env_id: str, name: str, arguments: Mapping[str, Any], render
     return game
 
 
-def _is_below(entry_point: Any, module: str) -> bool:
+def _is_made_by(spec: EnvSpec, module: str) -> bool:
     """Whether a package registers code of its own. Some of Gymnasium's environments import what arguments name."""
+    entry_point = spec.entry_point
+    if entry_point is None:
+        return False
     made_in = entry_point.partition(":")[0] if isinstance(entry_point, str) else entry_point.__module__
     return made_in.partition(".")[0] == module.partition(".")[0]
 

@@ -37,7 +37,8 @@ class GamesVectorEnv(VectorEnv[Any, Any, Any]):
         games: with the same agents. name: of the environment, in messages.
 
     Raises:
-        EnvironmentContractError: the agents of a game have different spaces.
+        EnvironmentContractError: the agents of a game have different spaces; or, in `step`, an agent joins while all
+            others leave.
     """
 
     def __init__(self, games: Sequence[Game], name: str) -> None:
@@ -150,7 +151,12 @@ class GamesVectorEnv(VectorEnv[Any, Any, Any]):
         left = {agent for flags in (terminations, truncations) for agent, flag in flags.items() if flag}
         joining = playing_on - {agent for _, agent in acting} - left
         joined = [(n, agent) for n, agent in self._numbered(g) if agent in joining and agent in observations]
-        for n, agent in joined if self._playing[self._slots(g)].any() else ():
+        if joined and not self._playing[self._slots(g)].any():
+            raise EnvironmentContractError(
+                f"environment '{self._name}': {joined[0][1]} joined in the step in which all agents who played left. A "
+                "game ends with the last agent who acted, so its step() must let the next one join a step earlier"
+            )
+        for n, agent in joined:
             self._playing[n] = True
             self._see(n, agent, observations, infos)
 

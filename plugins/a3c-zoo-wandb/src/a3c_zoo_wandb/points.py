@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def point(progress: Progress) -> dict[str, float]:
         "speed/steps_per_s": progress.steps_per_s,
         "episode/return_mean_100": progress.mean_return_100,
         "episode/length_mean_100": progress.mean_length_100,
+        **agent_returns(progress.agent_returns_100),
         **{f"train/{name}": value for name, value in progress.metrics.items()},
     }
     if progress.evaluator:
@@ -40,10 +42,15 @@ def point(progress: Progress) -> dict[str, float]:
 def final_figures(outcome: Outcome) -> dict[str, Any]:
     """How a run ended: numbers, truth values and texts by name."""
     names = ("reason", "detail", "solved", "steps", "episodes", "updates", "training_s", "mean_return_100")
-    figures = {name: getattr(outcome, name) for name in names}
+    figures = {name: getattr(outcome, name) for name in names} | agent_returns(outcome.agent_returns_100)
     if outcome.last_evaluation:
         figures["evaluation/mean_return"] = outcome.last_evaluation.mean_return
     return figures
+
+
+def agent_returns(means: Mapping[str, float]) -> dict[str, float]:
+    """The mean return of each agent, if several play a game, under the names that TensorBoard shows."""
+    return {f"episode/return_mean_100/{agent}": mean for agent, mean in means.items()}
 
 
 def known_id(file: Path) -> str | None:
