@@ -126,7 +126,7 @@ def test_run_hooks_are_left_out_and_faults_end_it_at_once() -> None:
     registry = get_registry()
     entries = registry.env("cartpole"), registry.agent("sb3-dqn")
     config = resolve_config(registry, *entries, overrides=["agent.learning_starts=5000", "run.time_limit_s=5"])
-    short = shortened(config, 15.0)
+    short = shortened(config)
     assert (short.plugins, short.run.worker_restarts, short.run.restarts, short.run.disk_patience_s) == ({}, 0, 0, 0)
     assert short.run.time_limit_s == 5
     assert getattr(short.agent, "learning_starts") == LEARNING_STARTS  # noqa: B009

@@ -508,7 +508,7 @@ def test_an_entry_without_its_folder(
     monkeypatch.syspath_prepend(plugin_distribution(tmp_path / "site", "my-plugin", OFFER.format(agent, package)))
     get_registry.cache_clear()
     with pytest.raises(ZooError, match=fault):
-        directory_of(get_registry(), get_registry().trained["agent"])
+        directory_of(get_registry().trained["agent"])
     assert command_line("list", "trained") == 0
     assert fault in capsys.readouterr().out
     if package == "my_agents":

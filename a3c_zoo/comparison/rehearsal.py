@@ -98,7 +98,6 @@ class RehearsalJob:
     least: int
     seconds: float
     episodes: int
-    limit_s: float = LIMIT_S
 
 
 #: Environment and method → its rehearsal.
@@ -197,7 +196,7 @@ def _remove_old(runs_dir: Path) -> None:
 def _result(child: ChildProgram, job: RehearsalJob, run: PlannedRun) -> Rehearsal:
     """Waits for the result of a job. Raises ZooError for a method that cannot be trained."""
     path = Path(job.result)
-    limit_s = job.limit_s + run.config.run.worker_timeout_s + HANG_S
+    limit_s = LIMIT_S + run.config.run.worker_timeout_s + HANG_S
     end_s = time.monotonic() + limit_s
     while not path.exists() and not child.has_ended(LOOK_EVERY_S):
         if time.monotonic() > end_s:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from a3c_zoo.baselines.baseline_configs import SB3DQNConfig
-from a3c_zoo.comparison.rehearsal import EPISODE_STEPS, PROCESS_S, RehearsalJob
+from a3c_zoo.comparison.rehearsal import EPISODE_STEPS, LIMIT_S, PROCESS_S, RehearsalJob
 from a3c_zoo.config import Config
 from a3c_zoo.config.sets import load_config
 from a3c_zoo.errors import WorkerError, ZooError, first_line, one_line
@@ -53,13 +53,13 @@ class Stopwatch(Observer):
         signal.raise_signal(signal.SIGTERM)  # as a user ends a run
 
 
-def shortened(config: Config, limit_s: float) -> Config:
+def shortened(config: Config) -> Config:
     """The configuration without run hooks, which may tell others of the run, and with which a fault ends it at once."""
     run = config.run
     agent = config.agent
     none = dict.fromkeys(("worker_restarts", "restarts"), 0)
     limits = {
-        "time_limit_s": min(run.time_limit_s or limit_s, limit_s),
+        "time_limit_s": min(run.time_limit_s or LIMIT_S, LIMIT_S),
         "keep_checkpoints": 1,
         "disk_patience_s": 0.0,
     }
@@ -75,7 +75,7 @@ def rehearse_one(job: RehearsalJob) -> dict[str, Any]:
     env_name(registry, job.env)  # the user has typed it: its module can be imported
     whole = load_config(path, registry)
     RunSetup.of(registry, whole, serial=False).run_hooks()  # raises if some cannot be made
-    setup = RunSetup.of(registry, shortened(whole, job.limit_s), serial=False)
+    setup = RunSetup.of(registry, shortened(whole), serial=False)
     watch = Stopwatch(job)
     outcome = train_new(setup, path.parent, "run", watch)
     if outcome.reason == "interrupted" and not watch.is_over:

@@ -99,9 +99,3 @@ class EpisodeAccounts:
         self.returns = returns[-1].copy()
         self.lengths = lengths[-1].copy()
         return finished
-
-
-def team_returns(returns: NDArray[np.float64], num_agents: int) -> NDArray[np.float64]:
-    """The return of each game, `[G]`, of those of its K agents, `[G·K]`."""
-    team: NDArray[np.float64] = returns.reshape(-1, num_agents).sum(axis=1)
-    return team

@@ -74,7 +74,7 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
         policy_run = find_run(solved[-1].path, runs_dir, trust)
         told = f"{solved[-1].path}, the newest run that solved it"
     elif chosen:
-        policy_run = directory_of(registry, chosen[0])
+        policy_run = directory_of(chosen[0])
         told = f"trained agent '{chosen[0].name}'"
         told += f" of {registry.owner(chosen[0])}{''.join(f'; or name {each.name}' for each in chosen[1:])}"
     elif pulled and agent is None:
@@ -141,7 +141,7 @@ def facts(run: Run, entry: TrainedEntry | None) -> dict[str, Any]:
     return dict(zip(FACTS, (*texts, *rest), strict=True))
 
 
-def directory_of(registry: Registry, entry: TrainedEntry) -> Run:
+def directory_of(entry: TrainedEntry) -> Run:
     """The folder that an entry names. Raises RunDirectoryError if it is not there, or of another agent."""
     try:
         folder = Run(Path(str(resources.files(entry.package) / entry.name)), is_trusted=True)
@@ -159,7 +159,7 @@ def entry_of(registry: Registry, run: Run) -> TrainedEntry | None:
     """The entry whose folder this is; None for a run, and for the folder of nobody."""
     for entry in registry.trained.values():
         with suppress(RunDirectoryError, OSError):
-            if directory_of(registry, entry).path.samefile(run.path):
+            if directory_of(entry).path.samefile(run.path):
                 return entry
     return None
 
@@ -185,7 +185,7 @@ def state_of(run: Run, which: str = FINAL) -> PolicyState:
 def row_of(registry: Registry, entry: TrainedEntry) -> dict[str, Any]:
     """A trained agent for listings. If its figures cannot be read, `fault` says why."""
     try:
-        run = directory_of(registry, entry)
+        run = directory_of(entry)
         fault = None
         outcome = run.outcome
         known = facts(run, entry)

@@ -57,7 +57,7 @@ def examine_agent(registry: Registry, entry: AgentEntry, findings: Findings) -> 
         with findings.during(space, f"correct the agent, or leave '{space}' out of AgentEntry.spaces"):
             setup = _setup(registry, entry, space, serial=True)
             runs[space] = run = _trained(setup, findings, SERIAL_S)
-            _play(setup, run, findings)
+            _play(setup, run)
             findings.ok(space, f"{run.steps:,} steps in one process; saves, loads and plays")
     if findings.is_sound and entry.spaces:
         _check_resume(_setup(registry, entry, entry.spaces[0], serial=True), runs[entry.spaces[0]], findings)
@@ -128,7 +128,7 @@ def _trained(
     return run
 
 
-def _play(setup: RunSetup, run: ShortRun, findings: Findings) -> None:
+def _play(setup: RunSetup, run: ShortRun) -> None:
     """Plays with what `AgentEntry.load` makes of the saved state."""
     config = setup.config
     for state in (run.state, run.acting):

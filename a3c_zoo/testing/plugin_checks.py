@@ -246,7 +246,7 @@ def _check_offer(registry: Registry, entry: Entry, check: str, findings: Finding
             if callable(load_object(entry.factory)):
                 examine_optimizer(entry, model(name=entry.name), findings, check)
         case TrainedEntry():
-            directory = directory_of(registry, entry)
+            directory = directory_of(entry)
             load_from(directory)
             needed = (directory.path / name for name in OF_AN_AGENT)
             left_out = _left_out_of_the_wheel(dict.fromkeys(needed, entry.package))
