@@ -99,7 +99,7 @@ def _fewer_steps(methods: list[PlannedRun]) -> int | None:
     if None in budgets:
         return None
     steps = int(float(f"{min(each for each in budgets if each) / SHARE:.1g}"))
-    if steps >= SHARE * max(run.least_steps for run in methods):
+    if steps >= SHARE * max(run.config.rollout_steps for run in methods):
         return steps
     return None
 

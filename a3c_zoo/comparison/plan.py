@@ -69,11 +69,6 @@ class PlannedRun:
     schedule_steps: int | None = None
     tuning: Mapping[str, int] | str = field(default_factory=dict)
 
-    @property
-    def least_steps(self) -> int:
-        """Agent steps of one rollout of every worker."""
-        return least_steps(self.config)
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -255,7 +250,7 @@ def plan_run(
         entry.name, agent.name, seed, budget.steps, budget.time_limit_s, method.hyperparams, tuple(overrides)
     )
     config = command.config(registry)
-    least = least_steps(config)
+    least = config.rollout_steps
     if budget.steps is not None and budget.steps < least:
         raise ConfigError(
             f"--steps {budget.steps}: too small for one evaluation; {method.text} learns from {least:,} steps at a time"
@@ -272,11 +267,6 @@ def plan_run(
         max(schedules.values(), default=None) if budget.steps else None,
         tuning_cost(registry, entry, agent, method.hyperparams, given),
     )
-
-
-def least_steps(config: Config) -> int:
-    """Agent steps of one rollout of every worker: no run is shorter."""
-    return config.rollout_steps
 
 
 def _refuse_ineffective(usual: Config, keys: Sequence[str]) -> None:

@@ -163,7 +163,7 @@ def _job(run: PlannedRun, place: Path, methods: int, episodes: int) -> Rehearsal
         (place / "config.yml").write_text(dump_config(run.config), encoding="utf-8")
     seconds = min(max(ALL_S / methods, LEAST_S), MOST_S)
     files = str(place / "config.yml"), str(place / "result.json")
-    return RehearsalJob(run.env, *files, run.least_steps, seconds, episodes)
+    return RehearsalJob(run.env, *files, run.config.rollout_steps, seconds, episodes)
 
 
 @contextmanager
