@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from a3c_zoo.config import Config
     from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, OptimizerEntry
 
+#: Training episodes in a mean return: that of a run, of its threshold, and of drawn curves.
+RETURN_WINDOW: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:

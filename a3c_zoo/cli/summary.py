@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from a3c_zoo.cli.main import next_command
 from a3c_zoo.display.pieces import duration, speed
 from a3c_zoo.errors import printable_lines
-from a3c_zoo.records import Outcome
+from a3c_zoo.records import RETURN_WINDOW, Outcome
 from a3c_zoo.store.checkpoints import BEST
 from a3c_zoo.store.directory import run_argument
 from a3c_zoo.words import agents_text, counted, return_text
@@ -38,7 +38,7 @@ def summary(outcome: Outcome, run: RunConfig | None = None, has_target: bool = T
         verdict += f". Solved at step {outcome.solved_step:,}"
     counts = f"{counted(outcome.steps, 'steps')}, {counted(outcome.episodes, 'episodes')}"
     mean = outcome.mean_return_100
-    number = min(100, outcome.episodes)
+    number = min(RETURN_WINDOW, outcome.episodes)
     if number > 1:
         of_last = f"mean of the last {number} training episodes"
     else:

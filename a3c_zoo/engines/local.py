@@ -15,7 +15,7 @@ from a3c_zoo.engines.child_program import ChildProgram
 from a3c_zoo.engines.interface import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
-from a3c_zoo.records import FINISHED
+from a3c_zoo.records import FINISHED, RETURN_WINDOW
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.timing_file import write_timing
 
@@ -93,7 +93,7 @@ def progress_of(monitor: Path) -> JobProgress | None:
     except OSError:
         return None
     cells = [line.split(",") for line in lines[1:-1]]
-    rows = [row for row in cells if len(row) >= 5 and row[0] != "r"][-100:]
+    rows = [row for row in cells if len(row) >= 5 and row[0] != "r"][-RETURN_WINDOW:]
     if not rows:
         return None
     try:

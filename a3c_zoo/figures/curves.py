@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from a3c_zoo.records import RETURN_WINDOW
 from a3c_zoo.store.tables import Curve, Floats
-
-#: Episodes of the running mean that decides whether a threshold is reached, as in a run itself.
-THRESHOLD_WINDOW: Final = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +50,7 @@ def running_mean(values: Floats | NDArray[np.int64], window: int) -> Floats:
     return np.asarray(sums / np.minimum(at + 1, window))
 
 
-def reached(curve: Curve, threshold: float, window: int = THRESHOLD_WINDOW) -> Moment | None:
+def reached(curve: Curve, threshold: float, window: int = RETURN_WINDOW) -> Moment | None:
     """When the mean return of the last `window` episodes first was at least `threshold`; None if it never was.
 
     Fewer episodes than `window` never reach a threshold.

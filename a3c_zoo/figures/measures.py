@@ -12,9 +12,10 @@ import numpy as np
 
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import printable
-from a3c_zoo.figures.curves import THRESHOLD_WINDOW, Line, area_under_curve, reached, running_mean
+from a3c_zoo.figures.curves import Line, area_under_curve, reached, running_mean
 from a3c_zoo.figures.durations import Durations
 from a3c_zoo.figures.figure_table import Figure
+from a3c_zoo.records import RETURN_WINDOW
 from a3c_zoo.store.run_records import RunRecord, threshold_of
 from a3c_zoo.store.tables import Axis, Floats
 
@@ -93,7 +94,7 @@ def durations_of(runs: Iterable[MeasuredRun], time: Figure) -> Durations:
 
 def training_curve(record: RunRecord, by: Axis) -> Line:
     """Mean return of the last 100 training episodes."""
-    window = 1 if record.is_smoothed else THRESHOLD_WINDOW
+    window = 1 if record.is_smoothed else RETURN_WINDOW
     return Line(record.curve.axis(by), running_mean(record.curve.returns, window))
 
 

@@ -18,7 +18,7 @@ from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable, refuse_
 from a3c_zoo.figures.curves import Line, running_mean
 from a3c_zoo.figures.measures import drawn_evaluations
 from a3c_zoo.files import refuse_out, write_out
-from a3c_zoo.records import Outcome
+from a3c_zoo.records import RETURN_WINDOW, Outcome
 from a3c_zoo.report.drawing import Group, Panel, PlotFigure, draw_plot, group_of, thick, thinned, to_bytes
 from a3c_zoo.runs.loaded_agent import LoadedAgent
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
@@ -32,7 +32,7 @@ from a3c_zoo.words import counted
 Kind = Literal["return", "episode-length", "evaluation"]
 
 #: Episodes of a running mean. Returns: as in a run itself. Lengths: as in the classic program's plot.
-WINDOWS: Final[Mapping[str, int]] = {"return": 100, "episode-length": 50}
+WINDOWS: Final[Mapping[str, int]] = {"return": RETURN_WINDOW, "episode-length": 50}
 #: The most episodes in a point of a run whose event files have means, see `RunRecord.is_smoothed`.
 SMOOTHED: Final = 100
 SUFFIXES: Final = (".png", ".svg", ".pdf", ".csv")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import (
+    RETURN_WINDOW,
     Episode,
     Evaluation,
     EvaluatorResult,
@@ -25,8 +26,6 @@ from a3c_zoo.runs.solved_check import SolvedCheck
 from a3c_zoo.store.checkpoints import RunState, WindowState
 from a3c_zoo.words import counted, return_text
 
-#: Episodes in a mean return.
-WINDOW = 100
 #: No mean return counts as the best one before so many episodes of the run.
 FEWEST_EPISODES = 20
 #: The speed is a mean over this time.
@@ -62,10 +61,10 @@ class RunProgress:
             self.steps = 0
             self.episodes = 0
             self.updates = 0
-        self.returns: deque[float] = deque(saved.window.returns if saved else (), WINDOW)
-        self.lengths: deque[int] = deque(saved.window.lengths if saved else (), WINDOW)
+        self.returns: deque[float] = deque(saved.window.returns if saved else (), RETURN_WINDOW)
+        self.lengths: deque[int] = deque(saved.window.lengths if saved else (), RETURN_WINDOW)
         kept = saved.window.agent_returns if saved else ()
-        self.agent_returns: deque[list[float]] = deque(kept, WINDOW)
+        self.agent_returns: deque[list[float]] = deque(kept, RETURN_WINDOW)
         self.metrics: dict[str, float] = {}
         self.skipped = self.first_rollout = 0
         self.best_return: float | None = None
@@ -180,7 +179,7 @@ class Stopping:
         else:
             self.evaluation_step = None
         self.evaluations = saved.evaluations if saved else 0
-        self.next_check = saved.next_check if saved else WINDOW
+        self.next_check = saved.next_check if saved else RETURN_WINDOW
         self.ended: tuple[Reason, str] | None = None
 
     def why(self) -> tuple[Reason, str] | None:
@@ -240,7 +239,7 @@ class Stopping:
         run = self._run
         watch = self._watch
         assert self.target is not None
-        reached = f"the last {WINDOW} episodes reached {self.target:,.10g}"
+        reached = f"the last {RETURN_WINDOW} episodes reached {self.target:,.10g}"
         watch.observer.message(f"{reached}: playing {run.evaluation_episodes:,} on fresh seeds")
         try:
             with watch.clock.during("evaluation"):
@@ -265,7 +264,7 @@ class Stopping:
 
     def put_check_off(self) -> None:
         """The next solved check comes 100 episodes later."""
-        self.next_check = self._progress.episodes + WINDOW
+        self.next_check = self._progress.episodes + RETURN_WINDOW
 
     def is_solved(self, reason: Reason) -> bool:
         """Whether a run that ends for this reason has reached its environment's threshold, in training and check."""

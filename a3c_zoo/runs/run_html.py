@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.records import Outcome
+from a3c_zoo.records import RETURN_WINDOW, Outcome
 from a3c_zoo.words import return_text
 
 if TYPE_CHECKING:
     from a3c_zoo.store.run_records import RunRecord
     from a3c_zoo.store.tables import Floats
 
-#: Episodes in a mean return, as in a run itself.
-WINDOW: Final = 100
 #: The most points of the curve.
 POINTS: Final = 200
 #: The picture in pixels: its whole size, and what its numbers take on the left and below.
@@ -74,7 +72,7 @@ def _mean_returns(record: RunRecord) -> tuple[Floats, Floats]:
     last = len(record.curve) - 1
     at = np.unique(np.linspace(0, last, min(last + 1, POINTS)).round().astype(np.int64))
     returns = record.curve.returns
-    means = [returns[max(0, episode - WINDOW + 1) : episode + 1].mean() for episode in at]
+    means = [returns[max(0, episode - RETURN_WINDOW + 1) : episode + 1].mean() for episode in at]
     return record.curve.axis("steps")[at], np.array(means)
 
 
@@ -105,7 +103,7 @@ def curve_svg(steps: Floats, means: Floats, threshold: float | None) -> str:
         f'<polyline points="{points}" fill="none" stroke="{COLOUR}" stroke-width="2"/>',
         _text(LEFT - 6, margin + 8, "end", return_text(high)),
         _text(LEFT - 6, bottom, "end", return_text(low)),
-        _text(LEFT, HEIGHT - 6, "start", f"return, mean of {WINDOW} episodes"),
+        _text(LEFT, HEIGHT - 6, "start", f"return, mean of {RETURN_WINDOW} episodes"),
         _text(WIDTH - margin, HEIGHT - 6, "end", f"{int(steps[-1]):,} steps"),
     ]
     if threshold is not None:

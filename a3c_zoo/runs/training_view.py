@@ -11,7 +11,7 @@ from a3c_zoo.config import RunConfig
 from a3c_zoo.display.displays import Display
 from a3c_zoo.display.pieces import Trend, bar, duration, speed
 from a3c_zoo.errors import printable
-from a3c_zoo.records import Outcome, Progress
+from a3c_zoo.records import RETURN_WINDOW, Outcome, Progress
 from a3c_zoo.runs.setup import Observer
 from a3c_zoo.words import return_text
 
@@ -150,7 +150,7 @@ class TrainingView(Observer):
             row("steps", f"{progress.steps:,}", pace),
             row("episodes", f"{progress.episodes:,}", "" if length is None else f"mean length {length:,.1f}"),
             row(
-                f"return, last {progress.window or 100}",
+                f"return, last {progress.window or RETURN_WINDOW}",
                 "-" if mean is None else return_text(mean),
                 change.append(self._trend.bars, "default"),
                 "bold green" if is_reached else "bold",
