@@ -239,7 +239,7 @@ def _records(events: Iterable[Event]) -> bytes:
     return records.getvalue()
 
 
-class Publisher:
+class Recorder:
     """Writes the files of one session, and tells those who listen.
 
     Args:

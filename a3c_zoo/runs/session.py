@@ -22,7 +22,7 @@ from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
 from a3c_zoo.runs.full_disk import FullDisk, lacks_room
 from a3c_zoo.runs.progress import RunProgress, Stopping
-from a3c_zoo.runs.recorder import Publisher
+from a3c_zoo.runs.recorder import Recorder
 from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.runs.solved_check import SolvedCheck
 from a3c_zoo.seeds import CHECK_EVALUATIONS
@@ -86,7 +86,7 @@ class Session:
         )
         check = SolvedCheck(task, 0 if self.serial else available_cores(), watch.stop.stop_evaluation)
         self._stopping = Stopping(setup, watch, self._progress, check, state)
-        self._publisher = Publisher(directory, setup, watch, state)
+        self._recorder = Recorder(directory, setup, watch, state)
         self._evaluator: Evaluator | None = None
         self._evaluations = state.evaluator if state else None  # of earlier sessions
         if self.config.run.has_evaluator:
@@ -132,7 +132,7 @@ class Session:
         self._snapshot = snapshot
         self._clock.switch("training")
         self._watch.meter.forget_start()
-        self._publisher.start()
+        self._recorder.start()
         self._progress.now()
         self._next_checkpoint_s = time.monotonic() + self.config.run.checkpoint_every_s
         if self.checkpoint is None or self.acting_counts:
@@ -140,13 +140,13 @@ class Session:
 
     def record(self, reports: Sequence[Report]) -> None:
         """Writes what was reported."""
-        self._publisher.announce(self._take_in(reports))
+        self._recorder.announce(self._take_in(reports))
         self._tell_skipped()
         self._look_at_evaluator()
         if self._snapshot and not self._evaluator:
             self._best.look(self._snapshot, self._run_state)
         self._publish(force=False)
-        self._disk.note(self._publisher.fault)
+        self._disk.note(self._recorder.fault)
 
     def due(self) -> bool:
         """Whether training should stand still for something."""
@@ -188,7 +188,7 @@ class Session:
 
     def event(self, kind: str, text: str, **facts: object) -> None:
         """Something of note has happened: a line on screen and in events.jsonl, a count in TensorBoard."""
-        self._publisher.event(self._progress.steps, kind, text, facts)
+        self._recorder.event(self._progress.steps, kind, text, facts)
 
     def uncounted(self) -> AbstractContextManager[None]:
         """While an agent measures how it computes fastest: the CPU seconds do not count."""
@@ -251,7 +251,7 @@ class Session:
         episodes = sorted(
             (e for report in reports for e in report.episodes), key=lambda e: (e.time_s, e.step)
         )
-        self._publisher.write(episodes)
+        self._recorder.write(episodes)
         self._progress.add(reports, episodes)
         return episodes
 
@@ -265,7 +265,7 @@ class Session:
             if result := evaluator.look(
                 snapshot, self._progress.steps, self._clock.of("training"), self._state
             ):
-                self._publisher.evaluated(result)
+                self._recorder.evaluated(result)
         except RunDirectoryError as fault:  # it tries again later
             self._disk.note(fault)
 
@@ -280,7 +280,7 @@ class Session:
         progress = self._progress.now(
             self._evaluator.result if self._evaluator else None, self._watch.meter.usage
         )
-        reason = self._publisher.metrics(progress, force)
+        reason = self._recorder.metrics(progress, force)
         self._watch.stop.plugin = self._watch.stop.plugin or reason or ""
 
     def _save_if_possible(self, snapshot: Snapshot) -> None:
@@ -319,7 +319,7 @@ class Session:
     def _save_best(self) -> None:
         """Writes the best policy though no checkpoint follows. What the disk refuses is lost: the run has failed."""
         with suppress(RunDirectoryError):
-            self._publisher.sync()
+            self._recorder.sync()
             self._best.write(self._watch.meter.state())
 
     def _save_making_room(self, snapshot: Snapshot) -> None:
@@ -340,7 +340,7 @@ class Session:
 
     def _state(self) -> RunState:
         """The run's part of a checkpoint. The rows that it counts are on the disk."""
-        self._publisher.sync()
+        self._recorder.sync()
         evaluations = self._evaluations
         if self._evaluator:
             evaluations = self._evaluator.state()
@@ -359,7 +359,7 @@ class Session:
             evaluation=stopping.evaluation,
             evaluation_step=stopping.evaluation_step,
             window=progress.window(),
-            monitor_position=self._publisher.position,
+            monitor_position=self._recorder.position,
             seconds=self._clock.of_all(),
             evaluator=self._evaluations,
             resources=ResourceState(None, None),
@@ -369,7 +369,7 @@ class Session:
 
     def start_hooks(self) -> None:
         """Tells the plugins that the run begins."""
-        self._publisher.hooks.run_start(self._publisher.run)
+        self._recorder.hooks.run_start(self._recorder.run)
 
     def finish(self, reason: Reason | None, detail: str) -> Outcome:
         """Writes how the run ended, and tells the plugins. reason: of an end that the session did not decide itself."""
@@ -404,12 +404,12 @@ class Session:
             evaluation_step=self._stopping.evaluation_step,
         )
         outcome = self._with_best(outcome)
-        self._publisher.finished(outcome)
+        self._recorder.finished(outcome)
         has_begun = self._snapshot is not None or not self.is_saved
         # Otherwise the run is as the earlier session has left it.
         if has_begun or not self.directory.outcome_file.exists():
             self._write_outcome(outcome)
-        self._publisher.hooks.run_end(self._publisher.run, replace(outcome, run=self.directory.home))
+        self._recorder.hooks.run_end(self._recorder.run, replace(outcome, run=self.directory.home))
         return outcome
 
     def _write_outcome(self, outcome: Outcome) -> None:
@@ -436,6 +436,6 @@ class Session:
     def close(self) -> None:
         """Closes the files, and ends the evaluator."""
         with ExitStack() as stack:
-            stack.callback(self._publisher.close)
+            stack.callback(self._recorder.close)
             if self._evaluator:
                 stack.callback(self._evaluator.close)
