@@ -119,7 +119,7 @@ class KnownRuns:
 
 
 def _is_finished(run: Run) -> bool:
-    """Whether a run has ended by its budget or solved, and its files say all by which runs are compared."""
+    """Whether a run has spent its budget, and its files say all by which runs are compared."""
     try:
         is_whole = {"started", "sources"} <= run.meta.keys() and bool(
             run.config_content and _made_with(run.meta)

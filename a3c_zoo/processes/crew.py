@@ -39,8 +39,7 @@ class Worker(Protocol):
 
 WorkerFactory = Callable[[Any, int, dict[str, Any] | None, Callable[[], None]], Worker]
 """Builds a worker: `(worker_context, rank, state or None, on_tick)`; a learner has the last rank. It travels, with its
-first three arguments, to the worker's process, so all four can be pickled. The worker calls `on_tick` after
-every
+first three arguments, to the worker's process, so all four can be pickled. The worker calls `on_tick` after every
 environment step and while it waits; `on_tick` may raise to end the work."""
 
 

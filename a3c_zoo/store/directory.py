@@ -91,7 +91,8 @@ class RunDirectory:
         path: the directory, see docs/reference/run-directory.md. Its `run.lock` is locked while the run lives.
         home: the same from the root, for all files: an environment may change the current folder.
         new_config: what config.yml is going to hold when training begins; None for what it holds.
-        best_file: the evaluator's best policy. evaluated_file, checked_file: what it, and a solved check, plays.
+        best_file: the best policy: the evaluator's, or without one that of training.
+        evaluated_file, checked_file: what the evaluator, and a solved check, plays.
         filmed_file: the film that is being made. solved_file: outcome.json of the session that solved it.
     """
 
