@@ -125,9 +125,8 @@ class RunCallback(BaseCallback):
             counts=lambda: Report(steps=model.num_timesteps, updates=self._updates),
         )
         model.policy.optimizer.register_step_post_hook(self._count_update)
-        self._first_step = self._next_pause = (
-            0  # steps before the rollout; steps at which the run may have to act
-        )
+        # Steps before the rollout; steps at which the run may have to act.
+        self._first_step = self._next_pause = 0
         self.episodes: list[Episode] = []
         self.settings = LibrarySettings.now()
         # agent steps of the unfinished episodes

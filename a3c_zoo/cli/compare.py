@@ -274,20 +274,21 @@ def _refuse_options_of_training(context: click.Context) -> None:
 def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     from a3c_zoo.figures.claims import seeds_needed
     from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS
-    from a3c_zoo.words import listed
+    from a3c_zoo.words import counted, listed
 
     methods = list(dict.fromkeys(run.method for run in plan.runs))
     envs = {run.env: run.budget for run in plan.runs}
     seeds = len({run.seed for run in plan.runs})
     where = ", ".join(f"{env} ({budget})" for env, budget in envs.items())
     if rule is None:
-        many = f"{seeds} seed{'s' * (seeds > 1)}: {len(plan.runs)} runs"
+        many = f"{counted(seeds, 'seeds')}: {len(plan.runs)} runs"
     else:
         many = f"{len(plan.runs)} runs at most"
     lines = [f"{listed(methods)} on {where}, {many}"]
     there = len(plan.runs) - len(plan.missing)
     if there:
-        lines[0] += f", {there} of them exist{'s' * (there == 1)} already"
+        exist = "exists" if there == 1 else "exist"
+        lines[0] += f", {there} of them {exist} already"
     for why, count in Counter(plan.outdated.values()).items():
         lines.append(f"{count} finished run{'s are' if count > 1 else ' is'} not used again: {why}")
     if rule is not None:
@@ -297,7 +298,7 @@ def _announce(plan: Plan, rule: SequentialRule | None, episodes: int) -> str:
     if any(run.schedule_steps for run in plan.runs):
         lines.append(plan.schedules)
     most = f"{len(plan.runs) * CHECKPOINTS * 2 * episodes:,} episodes at most"
-    each_plays = f"each checkpoint plays {episodes:,} episode{'s' * (episodes > 1)}"
+    each_plays = f"each checkpoint plays {counted(episodes, 'episodes')}"
     lines.append(f"evaluation: {each_plays} with sampled and with greedy actions; {most}")
     if rule is None and len(methods) > 1 and seeds < seeds_needed(1):  # type: ignore[operator]
         needs = f"one question needs {seeds_needed(1)} of each method, and three need {seeds_needed(3)}"

@@ -193,7 +193,10 @@ def plugins() -> Iterator[Diagnosis]:
             "plugins", "problem", str(error), "correct it, or leave it out: A3C_ZOO_PLUGIN_FILES, --plugin"
         )
         return
-    names = [plugin.name + f" ({plugin.status})" * (plugin.status != "loaded") for plugin in registry.plugins]
+    names = [
+        plugin.name if plugin.status == "loaded" else f"{plugin.name} ({plugin.status})"
+        for plugin in registry.plugins
+    ]
     yield Diagnosis("plugins", "ok", ", ".join(names))
     for info in registry.plugins:
         if info.import_s >= SLOW_IMPORT_S:

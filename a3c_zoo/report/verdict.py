@@ -145,7 +145,7 @@ def _settings_of(record: RunRecord) -> tuple[Mapping[str, Any], Mapping[str, str
 def _about_lost(results: Results, env: str, name: str, lost: int) -> str:
     """What the runs without figures mean for the others: these are no sample of the method's runs."""
     in_env = results.environments.get(env)
-    there = f"there{' and over all environments' * (results.overall is not None)}"
+    there = "there" if results.overall is None else "there and over all environments"
     method = in_env.methods.get(name) if in_env else None
     if in_env is None or method is None:
         failed = f"{counted(lost, 'runs')} of {name} failed or cannot be read, and none has figures"

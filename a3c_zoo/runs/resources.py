@@ -152,9 +152,8 @@ class Meter:
         self.usage: Usage | None = None
         # The processes at the newest look at the memory: to find them takes milliseconds.
         self._family: list[psutil.Process] = []
-        self._cpu_at: tuple[float, dict[int, float]] | None = (
-            None  # a moment, and process → its CPU seconds then
-        )
+        # A moment, and process → its CPU seconds then.
+        self._cpu_at: tuple[float, dict[int, float]] | None = None
         self._before_s = 0.0
         self._lock = threading.Lock()
         if IS_LINUX:

@@ -269,7 +269,7 @@ def _refuse_spent_limits(before: RunConfig, run: RunConfig, has_ended: bool, sta
     for key in [*new, *(of_limits if new or has_ended else ())]:
         option, spent, unit = of_limits[key]
         if (limit := getattr(run, key)) is not None and spent >= limit:
-            unit_of_limit = "s" * (key == "time_limit_s")
+            unit_of_limit = "s" if key == "time_limit_s" else ""
             as_before = "" if key in new else ", as before"
             there = f"the run has {spent:,.10g} {unit} already, and limits count from its start"
             raise ZooError(

@@ -130,9 +130,8 @@ def _api() -> hf.HfApi:
     if not re.match(r"https?://[^/]", constants.ENDPOINT):
         raise ZooError(f"HF_ENDPOINT is no address: '{printable(constants.ENDPOINT)}'. Write https://HOST")
     _token()
-    constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_TELEMETRY = (
-        True  # Xet's own client waits without a limit
-    )
+    # Xet's own client waits without a limit.
+    constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_TELEMETRY = True
     _utils.disable_progress_bars()
     hf.set_client_factory(lambda: _Client(follow_redirects=True))
     return hf.HfApi(library_name="a3c-zoo")
