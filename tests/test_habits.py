@@ -388,6 +388,15 @@ def test_an_evaluation_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> 
     assert played.evaluation().mean_length == 100  # a limit is known: it is only slow
 
 
+def test_an_evaluation_is_as_patient_as_before_when_it_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "check_policy", lambda *args: None)
+    seconds = iter([*range(5), *range(1000, 2000)])
+    monkeypatch.setattr("a3c_zoo.runs.evaluation.time.monotonic", lambda: float(next(seconds)))
+    entry = EnvEntry("hall", factory=f"{__name__}:endless")
+    with pytest.raises(EnvironmentContractError, match=r"'hall': no episode .* 20 s; .* 21 steps"):
+        evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 2, 0, 0, patience_s=20))
+
+
 def test_lines_tell_that_episodes_are_played(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     seconds = iter([0.0, 1.9, 2.1, 3.0, 4.1, 4.3, 8.7])
     monkeypatch.setattr("a3c_zoo.runs.playing_view.time", SimpleNamespace(monotonic=lambda: next(seconds)))

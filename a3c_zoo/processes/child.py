@@ -21,6 +21,7 @@ from a3c_zoo.processes.start import (
     start_process,
     warm_up,
 )
+from a3c_zoo.processes.stopwatch import Stopwatch
 from a3c_zoo.standard_streams import drop_lost_output
 from a3c_zoo.system import (
     GROUP_SIGNALS,
@@ -39,9 +40,6 @@ from a3c_zoo.system import (
 KILL_GRACE_S = 2.0
 #: How long a child may take to import the program's main module, in seconds.
 MAIN_LIMIT_S = 60.0
-#: The longest time that can count between two looks at a child, in seconds. If more has passed, the parent
-#: and the child stood still: they were suspended, or the machine slept.
-LONGEST_LOOK_S = 1.0
 
 #: The children that live, for `signal_children`.
 _living: weakref.WeakSet[ChildProcess] = weakref.WeakSet()
@@ -96,19 +94,15 @@ class ChildProcess:
     def begin_watch(self) -> None:
         """The child begins to work: it has made no tick for 0 seconds."""
         self._tick = -1
-        self._still_s = 0.0
-        self._looked_s = time.monotonic()
+        self._still = Stopwatch()
 
     def is_hung(self, tick: int, limit_s: float) -> bool:
         """Whether the child has made no tick for too long. Called often. tick: how many it has made so far."""
-        now = time.monotonic()
-        if tick == self._tick:
-            self._still_s += min(now - self._looked_s, LONGEST_LOOK_S)
-        else:
-            self._still_s = 0.0
-        self._tick = tick
-        self._looked_s = now
-        return self._still_s > limit_s
+        if tick != self._tick:
+            self._tick = tick
+            self._still.restart()
+            return False
+        return self._still.look() > limit_s
 
     def signal(self, number: int) -> None:
         """Sends a signal to the child and to the processes that its environment has started."""

@@ -38,6 +38,7 @@ from a3c_zoo.learning.wrappers import time_limit_of
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.processes.start import environment
+from a3c_zoo.processes.stopwatch import Stopwatch
 from a3c_zoo.records import Evaluation, Policy, takes_masks
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.videos import RUN_FILM, EpisodeFilm, FilmLimits
@@ -279,7 +280,7 @@ def play_episodes(
         patience_s = math.inf
     else:
         patience_s = to_play.patience_s
-    last_end_s = time.monotonic()
+    since_end = Stopwatch()
     with naming_misfits(to_play.entry.name):
         observation, info = env.reset(seed=to_play.env_seed)
         _finite(observation, "an observation", to_play)
@@ -304,8 +305,8 @@ def play_episodes(
             left -= over & (left > 0)
             yield played, over, running.sum(axis=1)
             if over.any():
-                last_end_s = time.monotonic()
-            elif time.monotonic() - last_end_s > patience_s:
+                since_end.restart()
+            elif since_end.look() > patience_s:
                 raise _endless(to_play, int(length.max()))
             running[over] = 0
             length[over] = 0
