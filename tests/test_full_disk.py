@@ -22,7 +22,8 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
-from a3c_zoo.runs.full_disk import RETRY_S
+from a3c_zoo.runs import resources
+from a3c_zoo.runs.full_disk import RETRY_S, FullDisk
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
 from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, toy_installed, toy_path
@@ -133,6 +134,22 @@ def test_training_goes_on_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> 
         assert copy["results"].shape == (len(played) / 6, 3)
     with toy_installed(tmp_path / "again"):
         assert a3c_zoo.load_agent(run, checkpoint="best") is not None
+
+
+def test_a_disk_has_no_less_time_if_the_run_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(resources, "_suspensions", [])
+    disk = FullDisk(100.0, lambda kind, text, **facts: None)
+    fault = RunDirectoryError("full")
+    fault.__cause__ = OSError(errno.ENOSPC, "full")
+    disk.refused(fault)
+    now_s = 500.0
+    resources.add_suspension(10.0)
+    disk.refused(fault)
+    now_s = 600.0
+    with pytest.raises(RunDirectoryError, match="full"):
+        disk.refused(fault)
 
 
 def test_a_disk_that_stays_full_ends_the_run_in_order(disk: Disk, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from a3c_zoo.errors import RunDirectoryError, is_full
+from a3c_zoo.runs.resources import awake_s
 from a3c_zoo.runs.signals import StopRequest
 
 #: How often a checkpoint that the disk has refused is tried again, in seconds. A shorter patience has five tries.
@@ -46,9 +47,8 @@ class FullDisk:
     def __init__(self, patience_s: float, tell: Tell) -> None:
         self._patience_s = patience_s
         self._tell = tell
-        self._since_s: float | None = (
-            None  # of the first checkpoint that was refused since the last that was taken
-        )
+        # The moment of the first checkpoint that was refused since the last that was taken.
+        self._since_s: float | None = None
         self._is_told = False
 
     @property
@@ -70,7 +70,7 @@ class FullDisk:
         self.note(fault)
 
     def _check(self, fault: RunDirectoryError) -> None:
-        now_s = time.monotonic()
+        now_s = awake_s()
         if self._since_s is None:
             self._since_s = now_s
         if not may_pass(fault):

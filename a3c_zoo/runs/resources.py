@@ -33,7 +33,7 @@ def add_suspension(since_s: float) -> None:
     _suspensions.append((since_s, time.monotonic() - since_s))
 
 
-def _awake_s(at_s: float | None = None) -> float:
+def awake_s(at_s: float | None = None) -> float:
     """A moment, by default now: `time.monotonic()` without the seconds of suspensions before it."""
     at_s = time.monotonic() if at_s is None else at_s
     return at_s - sum(min(seconds, max(0.0, at_s - since_s)) for since_s, seconds in _suspensions)
@@ -51,11 +51,11 @@ class Clock:
 
     seconds: dict[str, float] = field(default_factory=dict)
     _part: str = "startup"
-    _since_s: float = field(default_factory=_awake_s)
+    _since_s: float = field(default_factory=awake_s)
 
     def switch(self, part: str) -> None:
         """Ends the current part and begins another."""
-        now = _awake_s()
+        now = awake_s()
         self.seconds[self._part] = self.seconds.get(self._part, 0.0) + now - self._since_s
         self._part = part
         self._since_s = now
@@ -78,7 +78,7 @@ class Clock:
     def of(self, part: str, at_s: float | None = None) -> float:
         """Seconds of a part until `at_s` (`time.monotonic()`), by default until now."""
         if part == self._part:
-            running = _awake_s(at_s) - self._since_s
+            running = awake_s(at_s) - self._since_s
         else:
             running = 0.0
         return self.seconds.get(part, 0.0) + running
@@ -90,7 +90,7 @@ class Clock:
     @property
     def total_s(self) -> float:
         """Seconds of all parts."""
-        return sum(self.seconds.values()) + _awake_s() - self._since_s
+        return sum(self.seconds.values()) + awake_s() - self._since_s
 
 
 def family(root: psutil.Process) -> list[psutil.Process]:
@@ -207,7 +207,7 @@ class Meter:
         """Looks at the CPU seconds now, of the processes that the newest look at the memory has found."""
         import psutil
 
-        now = _awake_s()
+        now = awake_s()
         seconds = dict[int, float]()
         for process in self._family:
             with suppress(psutil.Error):  # it has ended
