@@ -224,6 +224,12 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert played.agent_returns == {"ann": 3, "bob": 9}
 
 
+def test_a_solved_check_names_each_agent(tmp_path: Path) -> None:
+    outcome = a3c_zoo.train(replace(ENTRY, threshold=12.0), seed=1, steps=2000, serial=True, runs_dir=tmp_path)
+    assert outcome.evaluation is not None
+    assert outcome.evaluation.agent_returns == {"ann": 3, "bob": 9}
+
+
 def test_a_baseline_of_another_library_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="2 agents play each game of 'duo'"):
         a3c_zoo.train(ENTRY, agent="sb3-ppo", steps=100, runs_dir=tmp_path)

@@ -71,7 +71,8 @@ class SolvedCheck:
                 raise ZooError(str(fault)) from None
             raise WorkerError(f"the solved check failed: {fault}\n\n{fault.trace}".rstrip()) from None
         episodes = [episode for part in played for episode in part.by_mode["sampled"].episodes]
-        return PlayedEpisodes(episodes, deterministic=False, seconds=time.monotonic() - start_s).evaluation()
+        seconds = time.monotonic() - start_s
+        return PlayedEpisodes(episodes, False, seconds, self._task.entry.agents).evaluation()
 
     def _play_alone(self, parts: Sequence[EvaluationTask]) -> list[PlayedTask]:
         """Plays parts in this process: those that end within `ALONE_S`, or all if no other process would help."""
