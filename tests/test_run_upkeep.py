@@ -70,6 +70,22 @@ def test_resume_goes_on_with_the_newest_that_was_cut_short(reason: str, capsys: 
     assert (outcome.reason, outcome.steps >= 1000) == ("steps", True)
 
 
+def test_a_spent_run_goes_on_with_a_larger_limit_alone(capsys: Captured) -> None:
+    """A limit that the newest run has spent already is none for it, be it its own or not."""
+    trained("old", reason="interrupted", started="2026-01-01T00:00:00+0000")
+    new = trained("new", steps=600, started="2026-01-02T00:00:00+0000")
+    assert new.outcome is not None
+    used = new.outcome.steps
+    before = new.outcome_file.read_bytes()
+    assert said(capsys, "resume", "--quiet", "--steps", "600") == "Going on with runs/old\n"
+    assert command_line("rm", "old", "--yes") == 0
+    capsys.readouterr()
+    for limit in (600, used):
+        assert "nothing to resume" in said(capsys, "resume", "--quiet", "--steps", limit, status=2)
+    assert new.outcome_file.read_bytes() == before
+    assert said(capsys, "resume", "--quiet", "--steps", used + 1) == "Going on with runs/new\n"
+
+
 def test_resume_of_a_named_run(capsys: Captured) -> None:
     trained("x")
     trained("y")

@@ -62,7 +62,7 @@ def _newest(runs_dir: Path) -> Path:
         if run.solved or not _has_checkpoint(run.path):
             continue
         is_spent = run.status in SPENT
-        if run.status in CUT_SHORT or (is_spent and is_typed(SPENT[run.status])):
+        if run.status in CUT_SHORT or (is_spent and _has_larger_limit(run)):
             return run.path
         if is_spent and spent is None:
             spent = run
@@ -73,18 +73,31 @@ def _newest(runs_dir: Path) -> Path:
     raise ZooError(text)
 
 
-def _more(spent: RunSummary) -> str:
-    """The option with twice what a run has used of the budget that ended it.
+def _has_larger_limit(spent: RunSummary) -> bool:
+    """Whether the command gives more of the budget that ended a run than the run has used."""
+    option = SPENT[spent.status]
+    return is_typed(option) and click.get_current_context().params[option] > _used(spent)
 
-    Limits count from the start of the run.
-    """
+
+def _used(spent: RunSummary) -> float:
+    """What a run has used of the budget that ended it."""
     from a3c_zoo.store.run import Run
 
     outcome = Run(spent.path).outcome
     assert outcome is not None  # its reason is the status
     if spent.status == "time-limit":
-        return f"--time-limit {math.ceil(2 * outcome.training_s)}s"
-    used = outcome.episodes if spent.status == "episodes" else outcome.steps
+        return outcome.training_s
+    return outcome.episodes if spent.status == "episodes" else outcome.steps
+
+
+def _more(spent: RunSummary) -> str:
+    """The option with twice what a run has used of the budget that ended it.
+
+    Limits count from the start of the run.
+    """
+    used = _used(spent)
+    if spent.status == "time-limit":
+        return f"--time-limit {math.ceil(2 * used)}s"
     return f"--{spent.status} {2 * max(1, used)}"
 
 
