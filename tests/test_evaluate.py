@@ -138,6 +138,14 @@ def test_what_is_not_finite_ends_it(fault: str, what: str) -> None:
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2))
 
 
+@pytest.mark.parametrize(("fault", "method"), [("raise", "step"), ("reset-raise", "reset")])
+def test_an_error_of_an_environment_names_it(fault: str, method: str) -> None:
+    entry = EnvEntry("toy", "tests.toys:make_faulty", kwargs={"scripts": [SHORT], "fault": fault})
+    with pytest.raises(RuntimeError, match="the toy broke") as caught:
+        evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 10, 0, 0, num_envs=2))
+    assert caught.value.__notes__ == [f"(raised in {method}() of environment 'toy')"]
+
+
 def test_an_observation_of_a_wrong_shape_ends_it() -> None:
     entry = EnvEntry("house", "tests.toys_checks:make_house", kwargs={"fault": "wide"})
     with pytest.raises(EnvironmentContractError, match=r"^environment 'house' returned a wrong observation at 'room'"):

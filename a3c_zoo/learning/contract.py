@@ -133,11 +133,8 @@ class CheckedEnvironment:
     @contextmanager
     def raising_in(self, method: str) -> Iterator[None]:
         """Adds the environment's name and the method to an exception that the environment raises, as `note` does."""
-        try:
+        with raising_in(method, self.name):
             yield
-        except Exception as error:
-            self.note(error, method)
-            raise
 
     def note(self, error: Exception, method: str) -> None:
         """Adds the environment's name and the method that raised the error to its traceback.
@@ -145,8 +142,7 @@ class CheckedEnvironment:
         Raises:
             EnvironmentContractError: a single environment returned what its vector environment cannot take.
         """
-        raise_misfit(error, self.name)
-        error.add_note(f"(raised in {method}() of environment '{self.name}')")
+        note(error, method, self.name)
 
     def _flat(self, observation: Any) -> NDArray[np.float32]:
         try:
@@ -170,6 +166,22 @@ class CheckedEnvironment:
             f"environment '{self.name}' returned {what} that is not finite{where} "
             f"({value}; environment {n} of {self.env.num_envs}, row {t} of the rollout)"
         )
+
+
+@contextmanager
+def raising_in(method: str, name: str) -> Iterator[None]:
+    """As `CheckedEnvironment.raising_in`, for an environment that is not checked."""
+    try:
+        yield
+    except Exception as error:
+        note(error, method, name)
+        raise
+
+
+def note(error: Exception, method: str, name: str) -> None:
+    """As `CheckedEnvironment.note`."""
+    raise_misfit(error, name)
+    error.add_note(f"(raised in {method}() of environment '{name}')")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from a3c_zoo.hardware import has_display
 from a3c_zoo.learning.action_masks import FollowedMasks, gives_masks
 from a3c_zoo.learning.actions import ActionDistribution, action_distribution
 from a3c_zoo.learning.autoreset import autoreset_of, episode_over
-from a3c_zoo.learning.contract import is_finite, naming_misfits
+from a3c_zoo.learning.contract import is_finite, naming_misfits, raising_in
 from a3c_zoo.learning.environments import closed, make_vector_env
 from a3c_zoo.learning.games import games_over
 from a3c_zoo.learning.generators import lent_generator, seed_process
@@ -282,7 +282,8 @@ def play_episodes(
         patience_s = to_play.patience_s
     since_end = Stopwatch()
     with naming_misfits(to_play.entry.name):
-        observation, info = env.reset(seed=to_play.env_seed)
+        with raising_in("reset", to_play.entry.name):
+            observation, info = env.reset(seed=to_play.env_seed)
         _finite(observation, "an observation", to_play)
         given: dict[str, NDArray[np.bool_]] = {}
         masks: FollowedMasks | None = None
@@ -292,7 +293,8 @@ def play_episodes(
         while left.any():
             settings.restore()
             actions, state = predict(observation, state, starts, deterministic, **given)
-            observation, reward, terminated, truncated, info = env.step(actions)
+            with raising_in("step", to_play.entry.name):
+                observation, reward, terminated, truncated, info = env.step(actions)
             _finite(observation, "an observation", to_play)
             ignored = autoreset.ignored(info, ended)
             rewards = _finite(np.where(ignored, 0, reward), "a reward", to_play)
@@ -313,7 +315,8 @@ def play_episodes(
             if masks is not None:
                 masks.step(info, ended)
             if ended.any():
-                observation, info = autoreset.restart(observation, info, ended)
+                with raising_in("reset", to_play.entry.name):
+                    observation, info = autoreset.restart(observation, info, ended)
                 _finite(observation, "an observation", to_play)
                 if masks is not None:
                     masks.restart(info, ended)
