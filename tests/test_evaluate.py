@@ -274,6 +274,8 @@ def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = json.loads(capsys.readouterr().out)
     assert result["episodes"] == 5
     assert not result["deterministic"]
+    told = {"run": str(run), "env": "cartpole", "agent": "a3c", "seed": 0, "checkpoint": "final"}
+    assert told.items() <= result.items()
     assert command_line("evaluate", run, "--episodes", 5, "--deterministic", "--checkpoint", steps_of(run)[0]) == 0
     out = capsys.readouterr().out
     assert "played   5 episodes with greedy actions in" in out

@@ -67,7 +67,10 @@ def command(
         step = state_of(directory, to_play.which).steps
         result = api.evaluate_from(directory, to_play, episodes, deterministic, seed, on_step)
     if as_json:
-        played = {"checkpoint": choice.which, "step": step}
+        meta = directory.meta
+        played = {"run": str(directory.path), "env": meta["env"], "agent": meta["agent"]}
+        played["seed"] = directory.seed if seed is None else seed
+        played |= {"checkpoint": choice.which, "step": step}
         click.echo(json.dumps(asdict(result) | played, indent=2))
         return
     click.echo(f"return   {return_text(result.mean_return)} ± {return_text(result.std_return)}", nl=False)
