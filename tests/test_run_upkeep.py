@@ -387,6 +387,15 @@ def test_tensorboard_shows_the_runs_on_this_machine_alone(tmp_path: Path, capsys
         server.process.wait(LIMIT_S)
 
 
+def test_tensorboard_of_a_folder_whose_name_begins_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained("x")
+    Path("runs").rename("-runs")
+    begun: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda path, words: begun.append(words))
+    assert command_line("tensorboard", "--runs-dir=-runs", "--port", "0") == 0
+    assert "--logdir=-runs" in begun[0]
+
+
 def test_a_port_that_is_taken(capsys: Captured) -> None:
     trained("x")
     capsys.readouterr()

@@ -37,7 +37,7 @@ def command(port: int, runs_dir: Path) -> None:
     sys.stdout.flush()
     # -P: TensorBoard imports nothing from the current folder.
     program = [sys.executable, "-P", "-m", "tensorboard.main"]
-    os.execv(sys.executable, [*program, "--logdir", str(runs_dir), "--host", LOOPBACK, "--port", str(port)])
+    os.execv(sys.executable, [*program, f"--logdir={runs_dir}", "--host", LOOPBACK, "--port", str(port)])
 
 
 def _refuse_taken(port: int) -> None:
