@@ -187,7 +187,10 @@ def test_a_folder_that_was_looked_at_is_sent_as_it_is(hub: Hub, capsys: Captured
     assert "README.md is sent as it is: it does not name alice/swinger\n" in capsys.readouterr().out
     Path("look/pulled.json").write_text("{}")  # then a stranger wrote the card
     assert command_line("push", "look", "alice/mine", "--dry-run", "anew", "--no-film") == 0
-    assert "alice/mine" in Path("anew/README.md").read_text()
+    card = Path("anew/README.md").read_text()
+    assert "alice/mine" in card
+    assert "actions, as its author says; not played again |" in card
+    assert "author" not in Path("again/README.md").read_text()
 
 
 def test_absolute_paths_lose_their_folders_but_in_the_configuration(

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from a3c_zoo.baselines.baseline_configs import RandomConfig
@@ -34,6 +36,20 @@ class UniformNetwork(ActorCritic):
 
     def policy(self, observations: Tensor) -> Tensor:
         return torch.zeros(len(observations), self._num_logits)
+
+
+class UniformPolicy(ModelPolicy):
+    """Takes random actions where greedy ones are asked for, too: it prefers none."""
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[NDArray[Any], ...] | None = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = False,
+        action_masks: Any = None,
+    ) -> tuple[Any, tuple[NDArray[Any], ...] | None]:
+        return super().predict(observation, state, episode_start, False, action_masks)
 
 
 class RandomWorker:
@@ -135,7 +151,7 @@ def run(context: RunContext) -> None:
 
 def load(
     entry: EnvEntry, network: NetworkEntry | None, config: Config, state: Mapping[str, Any]
-) -> ModelPolicy:
+) -> UniformPolicy:
     """Returns the policy of a checkpoint; `AgentEntry.load`."""
     spaces = Spaces.from_state_dict(state["spaces"])
-    return ModelPolicy(spaces, UniformNetwork(spaces.actions.num_logits), config.run.seed)
+    return UniformPolicy(spaces, UniformNetwork(spaces.actions.num_logits), config.run.seed)

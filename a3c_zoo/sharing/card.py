@@ -48,20 +48,22 @@ def card_text(
     name: str,
     repo: str,
     film: str | None = None,
+    is_pulled: bool = False,
 ) -> str:
     """The card of an agent that is called `name`.
 
     Args:
         entry: as in `facts`. points: as `curve` returns them. repo: from where `pull` gets it.
-        film: a file beside the card.
+        film: a file beside the card. is_pulled: somebody else measured the return, and nobody has checked it.
     """
     meta, outcome, played = figures(run)
     told = facts(run, entry)
     kind = "greedy" if played.deterministic else "sampled"
+    whose = ", as its author says; not played again" if is_pulled else ""
     rows = {
         "environment, agent": f"{meta['env']}, {meta['agent']}",
         "return": f"{return_text(played.mean_return)} ± {return_text(played.std_return)}",
-        "evaluation": f"{counted(played.episodes, 'episodes')} on fresh seeds, {kind} actions",
+        "evaluation": f"{counted(played.episodes, 'episodes')} on fresh seeds, {kind} actions{whose}",
         "training": f"{outcome.steps:,} steps, {outcome.training_s:,.1f} s, seed {meta.get('seed')}",
         "parameters": meta.get("checkpoint", ""),
         "versions": ", ".join(f"{key} {value}" for key, value in meta.get("versions", {}).items()),

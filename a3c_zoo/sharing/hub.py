@@ -221,7 +221,8 @@ def write_card(directory: Run, repo: str, source: Run) -> None:
     text = f"---\n{hf.ModelCardData(**named, eval_results=[result]).to_yaml()}\n---\n\n"
     entry = entry_of(get_registry(), source)
     points = curve(source.path / CURVE)
-    text += card_text(directory, entry, points, repo.partition("/")[2], repo, film)
+    is_pulled = os.path.lexists(source.path / PULLED)
+    text += card_text(directory, entry, points, repo.partition("/")[2], repo, film, is_pulled)
     replace_file(directory.path / CARD, text.encode())
 
 
