@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import a3c_zoo
-from a3c_zoo.comparison.methods import parsed_method, refuse_methods_without_runs, runs_of_methods
+from a3c_zoo.comparison.methods import owners_of, parsed_method, refuse_methods_without_runs, runs_of_methods
 from a3c_zoo.comparison.plan import make_plan
 from a3c_zoo.engines import new_run_name
 from a3c_zoo.errors import ConfigError, UnknownNameError, ZooError
@@ -110,7 +110,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def chosen(records: Sequence[RunRecord], *methods: str) -> list[RunRecord]:
-    return runs_of_methods(get_registry(), records, [parsed_method(get_registry(), text) for text in methods], ())
+    owners = owners_of(get_registry(), records, [parsed_method(get_registry(), text) for text in methods], ())
+    return runs_of_methods(records, owners)
 
 
 def test_runs_are_told_apart_by_their_settings(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +142,7 @@ def test_a_method_without_a_run_says_what_the_nearest_run_has(runs: Path) -> Non
     def refusal(text: str) -> str:
         method = parsed_method(get_registry(), text)
         with pytest.raises(ZooError) as raised:
-            refuse_methods_without_runs(get_registry(), [method], [], records, ())
+            refuse_methods_without_runs(get_registry(), [method], {}, records, ())
         return str(raised.value)
 
     begin = "--from: no run has the settings of method 'x'. "
@@ -153,6 +154,12 @@ def test_a_method_without_a_run_says_what_the_nearest_run_has(runs: Path) -> Non
     many = " ".join(f"-o agent.{key}" for key in ("gamma=0.5", "n_steps=7", "gae_lambda=0.5", "value_coefficient=0.3"))
     more = "-o optimizer.learning_rate=0.5 -o optimizer.epsilon=0.1 -o run.workers=1"
     assert refusal(f"x=a3c {many} {more}").endswith(", and 1 other setting.")
+
+
+def test_runs_on_environments_of_a_library_are_none_of_those_on_the_zoo_s(tmp_path: Path) -> None:
+    own = a3c_zoo.train("cartpole", agent="sb3-a2c", serial=True, seed=1, steps=100, runs_dir=tmp_path).run
+    with pytest.raises(ZooError, match=r"of method 'sb3-a2c@zoo'.* env.stack is \"own\", not \"zoo\"\."):
+        a3c_zoo.compare(sources=own, methods=["sb3-a2c@own", "sb3-a2c@zoo"])
 
 
 @pytest.mark.usefixtures("plain_reports")

@@ -18,7 +18,7 @@ from a3c_zoo.comparison import seed_blocks
 from a3c_zoo.comparison.comparison_view import ComparisonView
 from a3c_zoo.comparison.estimates import estimate, evaluations_estimate
 from a3c_zoo.comparison.looks import keep_look_of_rule, keep_looks, looked_at, planned_looks
-from a3c_zoo.comparison.methods import parsed_method, refuse_methods_without_runs, runs_of_methods
+from a3c_zoo.comparison.methods import owners_of, parsed_method, refuse_methods_without_runs, runs_of_methods
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import rehearse, with_guesses
 from a3c_zoo.comparison.trainings import ComparisonWatcher, Trained, train_plan
@@ -568,9 +568,9 @@ def read(
     parsed = [parsed_method(registry, text) for text in methods]
     trusted_envs = {run.env for run in chosen if run.is_trusted}
     if methods:
-        on_these_envs = chosen
-        chosen = runs_of_methods(registry, on_these_envs, parsed, trusted_envs)
-        refuse_methods_without_runs(registry, parsed, chosen, on_these_envs, trusted_envs)
+        owners = owners_of(registry, chosen, parsed, trusted_envs)
+        refuse_methods_without_runs(registry, parsed, owners, chosen, trusted_envs)
+        chosen = runs_of_methods(chosen, owners)
     there = {run.env for run in chosen}
     named = told_apart(chosen)
     unread = unread_on(unread, there) if envs else unread
@@ -580,7 +580,7 @@ def read(
     without = [replace(run, env=one_name(run.env)) for run in lost_runs(unread)]
     without = [run for run in without if run.env in there]
     if methods:
-        without = runs_of_methods(registry, without, parsed, trusted_envs)
+        without = runs_of_methods(without, owners_of(registry, without, parsed, trusted_envs))
     without = [
         replace(run, method=names.get((run.method, folder_of(run.path)), run.method)) for run in without
     ]

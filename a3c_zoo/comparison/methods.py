@@ -147,10 +147,10 @@ def refuse_equal(methods: Mapping[str, Config], env: str) -> None:
             raise ZooError(f"'{other}' and '{name}' have the same settings on {env}: leave one of them out")
 
 
-def runs_of_methods(
+def owners_of(
     registry: Registry, runs: Sequence[RunRecord], methods: Sequence[Method], trusted_envs: Collection[str]
-) -> list[RunRecord]:
-    """The runs with the settings of a method, each called like it.
+) -> dict[Path, Method]:
+    """The directory of each run that has the settings of a method → this method.
 
     Seeds, budgets and the lengths of schedules may be any: a comparison sets them. Where `run.workers: auto` chooses
     the number of workers, this may be any, too, unless the run has all settings of another method.
@@ -174,6 +174,11 @@ def runs_of_methods(
                     two = f"'{owners[run.path].name}' and '{method.name}'"
                     raise ZooError(f"--method: {two} both have the settings of {run.path}")
                 owners[run.path] = method
+    return owners
+
+
+def runs_of_methods(runs: Sequence[RunRecord], owners: Mapping[Path, Method]) -> list[RunRecord]:
+    """The runs that have an owner (`owners_of`), each called like it."""
     chosen = [run for run in runs if run.path in owners]
     return [replace(run, method=owners[run.path].label or run.method) for run in chosen]
 
@@ -204,18 +209,13 @@ def _unlike(wanted: Mapping[str, Any], run: RunRecord) -> list[str]:
 def refuse_methods_without_runs(
     registry: Registry,
     methods: Sequence[Method],
-    chosen: Sequence[RunRecord],
+    owners: Mapping[Path, Method],
     runs: Sequence[RunRecord],
     trusted_envs: Collection[str],
 ) -> None:
-    """Raises ZooError if `runs_of_methods` has chosen no run of a method among `runs`."""
-    there = {run.method for run in chosen}
+    """Raises ZooError if a method owns none of the runs. owners: see `owners_of`."""
     for method in methods:
-        if method.label:
-            names = {method.label}
-        else:
-            names = {method.agent.name, f"{method.agent.name}@zoo"}
-        if not names & there:
+        if method not in owners.values():
             nearest = _nearest(registry, method, runs, trusted_envs)
             raise ZooError(f"--from: no run has the settings of method '{method.name}'. {nearest}")
 
