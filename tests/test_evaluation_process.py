@@ -158,6 +158,7 @@ def test_a_fork_server_that_cannot_be_started_is_a_fault_that_may_pass(
         with pytest.raises(EvaluationError, match=r"it cannot be started: .*Too many open files") as raised:
             process.begin(tasks[0])
     assert not raised.value.is_users
+    assert process._at_exit is None
     played(process, tasks[0])
 
 

@@ -1,8 +1,9 @@
 """A supervised child process that plays evaluation tasks, one after the other.
 
-The evaluator beside training has one, a comparison has several. Only the parent judges the process: the child counts
-its environment steps in shared memory, and the parent ends it when the count stands still for `run.worker_timeout_s`.
-This works for an environment that holds Python's global lock, too.
+The evaluator beside training has one, and so have the films of a report. Comparisons and solved checks have several.
+Only the parent judges the process: the child counts its environment steps in shared memory, and the parent ends it
+when the count stands still for `run.worker_timeout_s`. This works for an environment that holds Python's global lock,
+too.
 """
 
 from __future__ import annotations
@@ -92,11 +93,12 @@ class EvaluationProcess:
 
     def _start(self, start_method: str) -> ChildProcess:
         self._cells = process_context(start_method).RawArray("q", 2)
-        # As for workers: an interpreter that ends before the run does would wait for this process.
-        self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
-        return ChildProcess(
+        child = ChildProcess(
             start_method, self._name, evaluation_main, self._cells, self._is_silent, is_duplex=True
         )
+        # As for workers: an interpreter that ends before the run does would wait for this process.
+        self._at_exit = util.Finalize(None, self.stop, exitpriority=0)
+        return child
 
     def result(self) -> PlayedTask | None:
         """What was played; None while it is being played. Never waits.
