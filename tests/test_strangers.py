@@ -205,6 +205,13 @@ def test_a_report_imports_nothing(place: Path) -> None:
     assert not any("evilmod' would" in line for line in found.verdict)
 
 
+@pytest.mark.usefixtures("plain_reports")
+def test_a_report_trusts_runs_in_the_folder_of_ones_own(place: Path) -> None:
+    name_module(place / "inbox/run")
+    assert command_line("compare", "--from", "inbox", "--runs-dir", "inbox", "--out", "report") == 0
+    assert (place / "mark").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "option"),
     [(("train", "cartpole", "--trust"), "--resume or --init-from"), (("compare", "cartpole", "--trust"), "--from")],

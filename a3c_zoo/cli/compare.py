@@ -202,6 +202,7 @@ def command(
                 options["agents"],
                 options["methods"],
                 wanted,
+                runs_dir=options["runs_dir"],
                 trust=trust,
                 question=question,
                 chosen_by=_filters_by_end(filters),
@@ -262,7 +263,7 @@ def _filters_by_end(filters: Mapping[str, Any]) -> str:
 
 
 def _refuse_options_of_training(context: click.Context) -> None:
-    training = {"baselines", "seeds", "steps", "time_limit", "episodes", "reuse", "runs_dir"}
+    training = {"baselines", "seeds", "steps", "time_limit", "episodes", "reuse"}
     training |= {"until_decided", "max_seeds", "engine", "address", "engine_option"}
     given = [
         param.opts[0] for param in context.command.params if param.name in training and is_typed(param.name)
