@@ -1204,6 +1204,18 @@ def test_nobody_to_ask_is_told_what_is_left(
     assert told in capfd.readouterr().err
 
 
+def test_an_engine_with_many_slots_shortens_no_evaluation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above: 37 s for the longest of 4 trials, 583 / 10 s for 11 runs, and 4 · 3 + 11 · 7 s on this machine."""
+    found = {("cartpole", "a3c"): Rehearsal(10.0, 5.0, 1000, 0.001, 500)}
+    monkeypatch.setattr(tuning, "rehearse", lambda *_: found)
+    monkeypatch.setattr(rehearsals, "available_cores", lambda: 2)
+    monkeypatch.setattr(Inline, "slots", 10)
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    told: list[str] = []
+    tuning.rehearse_study(study, Inline(), told.append, trials=3, timeout_s=None, final_seeds=1, out=None)
+    assert "with evaluations: about 3 min, if" in told[-1]
+
+
 def test_ctrl_c_and_a_no_before_the_first_trial(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from a3c_zoo.comparison.estimates import if_episodes_last, rough_duration
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method, parsed_method
-from a3c_zoo.comparison.plan import Budget, plan_run
+from a3c_zoo.comparison.plan import Budget, plan_run, side_by_side_s
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
@@ -181,9 +181,9 @@ def rehearse_study(
     rehearsal = rehearsals.get((start.env, start.method))
     if rehearsal is not None and rehearsal.steps_per_s is not None:
         jobs = jobs_left(settings.rungs, contenders, trials, settings.seeds)
-        search_s = _search_s(jobs, rehearsal, settings.episodes) / engine.slots
-        finale = min(FINALISTS, trials) * CHOICE_RUNS + (1 + len(runs)) * final_seeds
-        finale_s = finale * _run_s(settings.steps, rehearsal, settings.episodes, CHECKPOINTS) / engine.slots
+        search_s = _runs_s(jobs, rehearsal, engine.slots, settings.episodes, checkpoints=1)
+        finale = {settings.steps: min(FINALISTS, trials) * CHOICE_RUNS + (1 + len(runs)) * final_seeds}
+        finale_s = _runs_s(finale, rehearsal, engine.slots, settings.episodes, CHECKPOINTS)
         whole = rough_duration(min(search_s, timeout_s or math.inf) + finale_s)
         left = "all trials"
         if any(each.scores for each in contenders):
@@ -193,14 +193,19 @@ def rehearse_study(
     return True
 
 
-def _search_s(jobs: Mapping[int, int], rehearsal: Rehearsal, episodes: int) -> float:
-    """How long the trainings of a race take one after the other, in seconds. jobs: see `jobs_left`."""
-    return sum(number * _run_s(steps, rehearsal, episodes, checkpoints=1) for steps, number in jobs.items())
+def _runs_s(
+    runs: Mapping[int, int], rehearsal: Rehearsal, slots: int, episodes: int, checkpoints: int
+) -> float:
+    """How long runs take with the evaluations of their checkpoints, in seconds.
 
+    They train side by side. This machine evaluates them one after the other. The speed of the rehearsal is known.
 
-def _run_s(steps: int, rehearsal: Rehearsal, episodes: int, checkpoints: int) -> float:
-    """How long a run takes with the evaluations of its checkpoints, in seconds. Its speed is known."""
-    return (rehearsal.guess_s(steps, None) or 0.0) + rehearsal.evaluation_s(episodes, checkpoints)
+    runs: agent steps → how many runs have so many, see `jobs_left`.
+    """
+    times_s = list[float]()
+    for steps, number in runs.items():
+        times_s += [rehearsal.guess_s(steps, None) or 0.0] * number
+    return side_by_side_s(times_s, slots) + len(times_s) * rehearsal.evaluation_s(episodes, checkpoints)
 
 
 def tune(
