@@ -12,7 +12,7 @@ import pytest
 from a3c_zoo.comparison.estimates import estimate
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method
-from a3c_zoo.comparison.plan import Budget, Plan, make_plan, plan_run
+from a3c_zoo.comparison.plan import Budget, Plan, make_plan, plan_method
 from a3c_zoo.plugins.registry import get_registry
 
 
@@ -54,7 +54,7 @@ def test_all_schedules_end_with_a_budget_in_steps(steps: int, tmp_path: Path) ->
     registry = get_registry()
     method = Method("a3c", registry.agent("a3c"), hyperparams=str(tmp_path / "own.yml"))
     known = KnownRuns(registry, tmp_path, reuse=False)
-    run = plan_run(registry, registry.env("cartpole"), method, 1, Budget(steps=steps), known)
+    run = plan_method(registry, registry.env("cartpole"), method, Budget(steps=steps)).run(registry, 1, known)
     planned = Plan((run,), tmp_path, reuse=False)
     assert schedules(planned) == {"a3c": (steps, 250_000)}
     assert f"optimizer.schedule_steps={steps}" in planned.runs[0].command.overrides
@@ -101,6 +101,5 @@ def test_a_run_ends_with_its_budget_and_nothing_plays_beside_it(budget: Budget, 
     (tmp_path / "own.yml").write_text("run:\n" + "".join(lines))
     registry = get_registry()
     method = Method("a3c", registry.agent("a3c"), hyperparams=str(tmp_path / "own.yml"))
-    known = KnownRuns(registry, tmp_path, reuse=False)
-    config = plan_run(registry, registry.env("cartpole"), method, 1, budget, known).config
+    config = plan_method(registry, registry.env("cartpole"), method, budget).config(registry, 1)
     assert {key for key in given if getattr(config.run, key) is not None} == {left}

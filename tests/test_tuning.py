@@ -1204,6 +1204,13 @@ def test_nobody_to_ask_is_told_what_is_left(
     assert told in capfd.readouterr().err
 
 
+def test_a_trial_is_planned_without_a_look_at_other_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a3c_zoo.comparison.known_runs.run_paths", lambda _: 1 / 0)
+    study = TuningStudy("mine", None, Path("runs"), settings())
+    race = Race(study, KEYS[:1], 1, float("inf"), Inline(), TuningWatcher())
+    assert list(race._jobs(Advance(study.add(KEYS[:1]), 160))) == [TUNING_SEEDS[0]]
+
+
 def test_an_engine_with_many_slots_shortens_no_evaluation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above: 37 s for the longest of 4 trials, 583 / 10 s for 11 runs, and 4 · 3 + 11 · 7 s on this machine."""
     found = {("cartpole", "a3c"): Rehearsal(10.0, 5.0, 1000, 0.001, 500)}

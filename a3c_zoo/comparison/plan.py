@@ -71,6 +71,64 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class MethodPlan:
+    """What all runs of a method on an environment have, whatever their seeds.
+
+    Attributes:
+        overrides: the method's, and those of the comparison. schedule_steps, tuning: see `PlannedRun`.
+    """
+
+    env: str
+    method: Method
+    budget: Budget
+    overrides: tuple[str, ...]
+    schedule_steps: int | None
+    tuning: Mapping[str, int] | str
+
+    def command(self, seed: int) -> TrainCommand:
+        """What the training with a seed is given."""
+        return TrainCommand(
+            self.env,
+            self.method.agent.name,
+            seed,
+            self.budget.steps,
+            self.budget.time_limit_s,
+            self.method.hyperparams,
+            self.overrides,
+        )
+
+    def config(self, registry: Registry, seed: int) -> Config:
+        """The configuration of the run with a seed.
+
+        Raises:
+            ConfigError: it cannot be trained, or the budget is too small for it.
+        """
+        config = self.command(seed).config(registry)
+        steps = self.budget.steps
+        least = config.rollout_steps
+        if steps is not None and steps < least:
+            learns = f"{self.method.text} learns from {least:,} steps at a time"
+            raise ConfigError(f"--steps {steps}: too small for one evaluation; {learns}")
+        return config
+
+    def run(self, registry: Registry, seed: int, known: KnownRuns) -> PlannedRun:
+        """The run with a seed. known: the runs that are there. Raises ConfigError as `config` does."""
+        config = self.config(registry, seed)
+        return PlannedRun(
+            self.env,
+            self.method.label or method_name(self.method.agent.name, config.env.stack),
+            seed,
+            self.budget,
+            config,
+            self.command(seed),
+            known.same(config),
+            known.guess(config, self.budget.steps, self.budget.time_limit_s),
+            self.schedule_steps,
+            self.tuning,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All runs of a comparison.
 
@@ -192,16 +250,19 @@ def make_plan(
     named = [parsed_method(registry, text) for text in methods]
     of_baselines = [method_of_kind(registry, "baseline", name) for name in baselines]
     known = KnownRuns(registry, runs_dir, reuse, host)
+    plans: dict[str, list[MethodPlan]] = {}
+    for entry, budget in entries:
+        compared = named
+        if not named:
+            own = [method_of_kind(registry, "agent", name) for name in agents or [entry.default_agent]]
+            compared = [*own, *of_baselines]
+        plans[entry.name] = [plan_method(registry, entry, method, budget) for method in compared]
     runs: list[PlannedRun] = []
     for seed in seeds:
-        for entry, budget in entries:
-            compared = named
-            if not named:
-                own = [method_of_kind(registry, "agent", name) for name in agents or [entry.default_agent]]
-                compared = [*own, *of_baselines]
-            planned = [plan_run(registry, entry, method, seed, budget, known) for method in compared]
+        for env, methods_there in plans.items():
+            planned = [each.run(registry, seed, known) for each in methods_there]
             _refuse_twice("method", [run.method for run in planned])
-            refuse_equal({run.method: run.config for run in planned}, entry.name)
+            refuse_equal({run.method: run.config for run in planned}, env)
             runs += planned
     if len({run.method for run in runs}) < 2:
         others = "a --baseline, a second --agent, or several --method"
@@ -232,13 +293,10 @@ def _budget(registry: Registry, entry: EnvEntry, steps: int | None, time_limit_s
     return Budget(steps=steps)
 
 
-def plan_run(
-    registry: Registry, entry: EnvEntry, method: Method, seed: int, budget: Budget, known: KnownRuns
-) -> PlannedRun:
-    """Plans one run. Raises ConfigError if it cannot be trained, or the budget is too small for it."""
-    agent = method.agent
+def plan_method(registry: Registry, entry: EnvEntry, method: Method, budget: Budget) -> MethodPlan:
+    """Plans a method on an environment. Raises ConfigError if its settings are none, or one is the comparison's."""
     given = list(method.overrides)
-    usual = resolve_config(registry, entry, agent, hyperparams=method.hyperparams, overrides=given)
+    usual = resolve_config(registry, entry, method.agent, hyperparams=method.hyperparams, overrides=given)
     schedules = _schedules(usual, budget)
     ends = {key: budget.steps or length for key, length in schedules.items()}
     settings = _settings(usual, method, budget)
@@ -246,26 +304,13 @@ def plan_run(
     overrides = given + [
         f"{key}={'null' if value is None else str(value).lower()}" for key, value in (settings | ends).items()
     ]
-    command = TrainCommand(
-        entry.name, agent.name, seed, budget.steps, budget.time_limit_s, method.hyperparams, tuple(overrides)
-    )
-    config = command.config(registry)
-    least = config.rollout_steps
-    if budget.steps is not None and budget.steps < least:
-        raise ConfigError(
-            f"--steps {budget.steps}: too small for one evaluation; {method.text} learns from {least:,} steps at a time"
-        )
-    return PlannedRun(
+    return MethodPlan(
         entry.name,
-        method.label or method_name(agent.name, config.env.stack),
-        seed,
+        method,
         budget,
-        config,
-        command,
-        known.same(config),
-        known.guess(config, budget.steps, budget.time_limit_s),
+        tuple(overrides),
         max(schedules.values(), default=None) if budget.steps else None,
-        tuning_cost(registry, entry, agent, method.hyperparams, given),
+        tuning_cost(registry, entry, method.agent, method.hyperparams, given),
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from a3c_zoo.comparison.compare import carry_out, final_returns_of
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method
-from a3c_zoo.comparison.plan import Budget, Plan, plan_run
+from a3c_zoo.comparison.plan import Budget, Plan, plan_method
 from a3c_zoo.config import Config, yaml
 from a3c_zoo.config.schema import LINE, put_beside
 from a3c_zoo.config.sets import describe, resolve_config
@@ -250,7 +250,8 @@ def plan_of(study: TuningStudy, methods: Sequence[Method], seeds: Sequence[int],
     known = KnownRuns(registry, study.runs_dir, True, host)
     entry = registry.env(study.settings.env)
     budget = Budget(study.settings.steps)
-    runs = [plan_run(registry, entry, method, seed, budget, known) for seed in seeds for method in methods]
+    plans = [plan_method(registry, entry, method, budget) for method in methods]
+    runs = [each.run(registry, seed, known) for seed in seeds for each in plans]
     return Plan(tuple(runs), study.runs_dir, True, known.left_out, known.outdated, host)
 
 

@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method
-from a3c_zoo.comparison.plan import Budget, plan_run
+from a3c_zoo.comparison.plan import Budget, plan_method
 from a3c_zoo.comparison.trainings import ComparisonWatcher
 from a3c_zoo.config.search import SearchedKey
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
@@ -179,18 +178,17 @@ class Race:
         settings = self.study.settings
         registry = get_registry()
         method = method_of(settings, f"trial {contender.number}", contender.texts)
-        known = KnownRuns(registry, Path(), reuse=False)
-        planned = plan_run(registry, registry.env(settings.env), method, seed, Budget(settings.steps), known)
+        planned = plan_method(registry, registry.env(settings.env), method, Budget(settings.steps))
+        command = planned.command(seed)
+        config = planned.config(registry, seed)
         stem = f"{self.study.name}-t{contender.number:03d}-s{seed}"
         name, is_there = _directory(self.study.runs_dir, stem, self.study.run_of(contender.number, seed))
         self.study.keep_run(contender.number, seed, name)
         # No checkpoint at tenths of the budget is needed. Those by time keep what a killed training would lose.
-        overrides = [
-            text for text in planned.command.overrides if not text.startswith("run.checkpoint_every_s=")
-        ]
+        overrides = [text for text in command.overrides if not text.startswith("run.checkpoint_every_s=")]
         overrides.append("run.checkpoint_every_steps=null")
-        command = replace(planned.command, steps=rung, overrides=tuple(overrides))
-        return TrainingJob(command, planned.config.run.workers, self.study.runs_dir, name, is_there)
+        command = replace(command, steps=rung, overrides=tuple(overrides))
+        return TrainingJob(command, config.run.workers, self.study.runs_dir, name, is_there)
 
     def _train_all(self, jobs: Mapping[Advance, Mapping[int, TrainingJob]]) -> dict[Advance, str]:
         """Trains all jobs. Returns why trials have no figures."""

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from a3c_zoo.comparison.estimates import if_episodes_last, rough_duration
-from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method, parsed_method
-from a3c_zoo.comparison.plan import Budget, plan_run, side_by_side_s
+from a3c_zoo.comparison.plan import Budget, plan_method, side_by_side_s
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse
 from a3c_zoo.config.search import search_space
 from a3c_zoo.engines import Engine
@@ -77,8 +76,7 @@ def make_settings(
     keys = search_space(registry, entry, agent_entry, hyperparams, overrides)
     steps = steps or entry.budget_steps or USUAL_STEPS
     begin = Method(agent_entry.name, agent_entry, hyperparams=hyperparams, overrides=tuple(overrides))
-    known = KnownRuns(registry, Path(), reuse=False)
-    config = plan_run(registry, entry, begin, TUNING_SEEDS[0], Budget(steps), known).config
+    config = plan_method(registry, entry, begin, Budget(steps)).config(registry, TUNING_SEEDS[0])
     rungs = rungs_of(steps, config.rollout_steps, is_racing=others.pop("pruner") == "halving")
     if others["sampler"] == "gp" and len(rungs) > 1:
         raise ZooError("--sampler gp learns only from trials that were trained to the end; add --pruner none")
