@@ -17,6 +17,9 @@ import a3c_zoo
 from a3c_zoo import hardware
 from a3c_zoo.agents.configs import A3CConfig
 from a3c_zoo.comparison.known_runs import KnownRuns
+from a3c_zoo.comparison.methods import Method
+from a3c_zoo.comparison.plan import Budget, PlannedRun, plan_method
+from a3c_zoo.comparison.trainings import _not_as_planned
 from a3c_zoo.config import Config, EnvConfig, OptimizerConfig, RunConfig
 from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.learning.actions import Categorical
@@ -299,6 +302,23 @@ def test_a_run_is_the_same_whatever_auto_was_on_the_machines_of_an_engine(
     assert KnownRuns(registry, tmp_path, reuse=True).same(planned()) is None
     for given in "float32", "auto":
         assert KnownRuns(registry, tmp_path, True, host).same(planned(f"network.precision={given}")) is None
+
+
+def test_a_run_with_another_precision_than_the_given_one_is_not_the_planned_run(tmp_path: Path) -> None:
+    registry = get_registry()
+    known = KnownRuns(registry, tmp_path, reuse=False)
+
+    def planned(*overrides: str) -> PlannedRun:
+        method = Method("a3c", registry.agent("a3c"), overrides=overrides)
+        return plan_method(registry, registry.env("pong"), method, Budget(steps=100_000)).run(registry, 1, known)
+
+    setup = RunSetup.of(registry, planned("network.precision=bfloat16").config, serial=False)
+    directory = RunDirectory.create(tmp_path, setup.config, setup.meta(), "there")
+    directory.unlock()
+    fault = _not_as_planned(planned("network.precision=float32"), directory.path)
+    assert fault is not None
+    assert fault.startswith("it was trained with other values of network.precision than planned")
+    assert _not_as_planned(planned(), directory.path) is None  # auto
 
 
 # A run

@@ -192,7 +192,7 @@ def _settings_on(
     """
     config = method.config(registry, registry.env(env, is_trusted=is_trusted))
     settings = method_settings(config, method.overrides)
-    if any_workers and config.workers_why:
+    if any_workers and "run.workers" in config.decided:
         del settings["run.workers"]
     return settings
 
@@ -251,7 +251,7 @@ def method_settings(config: Config, overrides: Sequence[str] = ()) -> dict[str, 
     """The settings that make a method, "section.key" → value as in a config.yml.
 
     Of `run` these are workers, device, and what was given by itself: a comparison sets seeds and budgets. It sets the
-    lengths of schedules, too, and the machine decides `network.precision: auto`.
+    lengths of schedules, too, and the machine decides values such as `network.precision: auto`.
 
     overrides: `KEY=VALUE` texts; the keys are settings in any case.
     """
@@ -261,7 +261,7 @@ def method_settings(config: Config, overrides: Sequence[str] = ()) -> dict[str, 
     for name, section in document.items():
         for key, value in section.items() if isinstance(section, dict) else ():
             label = f"{name}.{key}"
-            is_decided = key == "schedule_steps" or label == "network.precision"
+            is_decided = key == "schedule_steps" or label in config.decided
             is_of_a_method = name in OF_A_METHOD and not is_decided
             if is_of_a_method or label in OF_RUN or given & {label, key}:
                 settings[label] = value

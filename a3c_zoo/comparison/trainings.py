@@ -139,10 +139,8 @@ def _not_as_planned(run: PlannedRun, path: Path) -> str | None:
     except RunDirectoryError as error:
         return str(error)
     differ = {key for key in planned.keys() | trained.keys() if planned.get(key) != trained.get(key)}
-    # What the machine that trained decides: `auto` of workers and of the precision, and which run hooks are there.
-    if run.config.workers_why:
-        differ.discard("run.workers")
-    differ.discard("network.precision")
+    # The machine that trained decides these, and which run hooks are there.
+    differ -= run.config.decided
     differ = {key for key in differ if not key.startswith(f"{PLUGINS}.")}
     if not differ:
         return None

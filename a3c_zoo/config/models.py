@@ -596,6 +596,8 @@ class Config:
         sets_workers: `run.workers` of the set or file that gives the learning rate of a new run; None if it
             has none, or if the rate is given in another way.
         workers_why: why `run.workers: auto` has become this number; "" for a number that was given.
+        decided: "section.key" of each value that this machine has decided, in place of `auto`. Another machine may
+            decide otherwise.
     """
 
     env_name: str
@@ -609,6 +611,7 @@ class Config:
     sources: Mapping[str, str] = field(default_factory=dict)
     sets_workers: int | None = None
     workers_why: str = field(default="", compare=False)
+    decided: frozenset[str] = field(default=frozenset(), compare=False)
 
     def sections(self) -> dict[str, Section]:
         """Returns the sections of this run by name, in order; those of run hooks are called `plugins.NAME`."""

@@ -97,6 +97,7 @@ class Settings:
         #: below it.
         self._named_in = dict.fromkeys(bases.NAMED, 0)
         self._workers_why = ""
+        self._decided: set[str] = set()
         self._goes_on = not has_defaults  # with the values of its config.yml, and flags
 
     def add_document(self, document: Document) -> None:
@@ -251,6 +252,7 @@ class Settings:
             plugins=hooks,
             sources=sources,
             workers_why=self._workers_why,
+            decided=frozenset(self._decided),
         )
 
     def _fit_to_agent(self, sections: dict[str, Any]) -> None:
@@ -269,7 +271,12 @@ class Settings:
             env = self._of_whole_games(env, sections["agent"])
             sections["env"] = self._on_stack(env, self._stack(env.stack))
             if run is not None and network is not None:
-                sections["network"] = network.settled(run.device, env.num_envs)
+                settled = network.settled(run.device, env.num_envs)
+                before = network.model_dump()
+                self._decided |= {
+                    f"network.{key}" for key, value in settled.model_dump().items() if value != before[key]
+                }
+                sections["network"] = settled
         self._settle_workers(sections)
 
     def _of_whole_games(self, env: EnvConfig, agent: AgentConfig | None) -> EnvConfig:
@@ -313,6 +320,7 @@ class Settings:
             most = cores if agent.shares_out else min(cores, bases.FEW_WORKERS)
             workers = fitting(most)[-1]
             sections["run"] = run.model_copy(update={"workers": workers})
+            self._decided.add("run.workers")
             self._workers_why = why_workers(workers, cores, fitting(cores) if agent.shares_out else [])
         elif not agent.takes_workers(run.workers, num_games):
             larger = [n for n in fitting(bases.MOST_WORKERS) if n > run.workers]
