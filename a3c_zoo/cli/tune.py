@@ -31,7 +31,15 @@ from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import refuse_ending, valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
-from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, MOST_SEEDS, MOST_TRIALS, PRUNERS, SAMPLERS
+from a3c_zoo.tuning.choices import (
+    FINAL_SEEDS,
+    MOST_BYTES,
+    MOST_EPISODES,
+    MOST_SEEDS,
+    MOST_TRIALS,
+    PRUNERS,
+    SAMPLERS,
+)
 
 if TYPE_CHECKING:
     from a3c_zoo.tuning.studies import TuningStudy
@@ -50,7 +58,7 @@ STEPS: Final = "Agent steps of a whole run.  [default: ENV's budget, or 400000]"
 RESUME: Final = (
     "Go on with a study. It has ENV and its options; --trials, --timeout and --final-seeds can be given anew."
 )
-COUNT, MANY = click.IntRange(1, MOST_SEEDS), click.IntRange(1, MOST_TRIALS)
+COUNT = click.IntRange(1, MOST_SEEDS)
 
 
 @click.command(epilog=example("a3c-zoo tune cartpole --agent nstep --trials 30 --timeout 15m"))
@@ -58,7 +66,12 @@ COUNT, MANY = click.IntRange(1, MOST_SEEDS), click.IntRange(1, MOST_TRIALS)
 @configuration_options
 @click.option("--method", default="", metavar="METHOD", help=METHOD)
 @click.option(
-    "--trials", type=MANY, default=30, show_default=True, metavar="N", help="Trials of the study, in all."
+    "--trials",
+    type=click.IntRange(1, MOST_TRIALS),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="Trials of the study, in all.",
 )
 @click.option(
     "--timeout", type=parse_seconds, metavar="90s|10m|2h", help="After this time no trial begins or goes on."
@@ -74,7 +87,12 @@ COUNT, MANY = click.IntRange(1, MOST_SEEDS), click.IntRange(1, MOST_TRIALS)
 )
 @click.option("--steps", type=Count(1), metavar="N", help=STEPS)
 @click.option(
-    "--episodes", type=MANY, default=20, show_default=True, metavar="N", help="Episodes per evaluation."
+    "--episodes",
+    type=click.IntRange(1, MOST_EPISODES),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Episodes per evaluation.",
 )
 @click.option(
     "--sampler",

@@ -12,6 +12,7 @@ PRUNERS: Final = ("halving", "none")
 MOST_BYTES: Final = 200
 #: Runs of each method in the comparison of a finale.
 FINAL_SEEDS: Final = 7
-#: The most seeds of a trial and of a comparison; and the most trials, and episodes of an evaluation.
+#: The most seeds of a trial and of a comparison; the most trials; and the most episodes of an evaluation.
 MOST_SEEDS: Final = 1_000
 MOST_TRIALS: Final = 10_000
+MOST_EPISODES: Final = 10_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from a3c_zoo.config.sets import SET_SUFFIXES, override_texts
 from a3c_zoo.cures import install_extra
@@ -19,11 +19,27 @@ from a3c_zoo.plugins.typed_names import refuse_unnamed
 from a3c_zoo.processes.child import check_main
 from a3c_zoo.processes.start import refuse_unguarded
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
-from a3c_zoo.tuning.choices import FINAL_SEEDS, MOST_BYTES, MOST_SEEDS, MOST_TRIALS, PRUNERS, SAMPLERS
+from a3c_zoo.tuning.choices import (
+    FINAL_SEEDS,
+    MOST_BYTES,
+    MOST_EPISODES,
+    MOST_SEEDS,
+    MOST_TRIALS,
+    PRUNERS,
+    SAMPLERS,
+)
 from a3c_zoo.words import listed
 
 if TYPE_CHECKING:
     from a3c_zoo.tuning.racing import TuningWatcher
+
+#: The largest numbers that `tune` takes, by its arguments.
+MOST: Final = {
+    "trials": MOST_TRIALS,
+    "seeds": MOST_SEEDS,
+    "final_seeds": MOST_SEEDS,
+    "episodes": MOST_EPISODES,
+}
 
 
 def tune(
@@ -88,22 +104,12 @@ def tune(
     refuse_others("pruner", pruner, PRUNERS)
     last_seeds = FINAL_SEEDS if final_seeds is None else final_seeds
     given = {"trials": trials, "seeds": seeds, "final_seeds": last_seeds, "episodes": episodes}
-    counts = {name: whole_number(name, count) for name, count in given.items()}
-    if small := [name for name, count in counts.items() if count < 1]:
-        raise ZooError(f"{listed(small)}: give 1 or more")
-    most = {"trials": MOST_TRIALS, "seeds": MOST_SEEDS, "final_seeds": MOST_SEEDS, "episodes": MOST_TRIALS}
-    if large := [
-        f"{name}: give {most[name]:,} or fewer" for name, count in counts.items() if count > most[name]
-    ]:
-        raise ZooError("; ".join(large))
+    counts = _checked_counts(given)
     if steps is not None:
         steps = whole_number("steps", steps)
         if steps < 1:
             raise ZooError(f"steps={steps}: give 1 or more")
-    if timeout_s is not None:
-        if not (isinstance(timeout_s, Real) and timeout_s > 0):
-            raise ZooError(f"timeout_s={timeout_s!r}: give more than 0, or None for no limit, in seconds")
-        timeout_s = float(timeout_s)
+    timeout_s = _checked_time(timeout_s)
     settings = make_settings(
         env,
         agent,
@@ -134,6 +140,27 @@ def tune(
         view = watcher or TuningView(trials, settings.steps, display, opened.slots)
         rehearse_study(made, opened, view.message, out=file, **options)
         return run_study(made, opened, view, out=file, **options)
+
+
+def _checked_counts(given: Mapping[str, int]) -> dict[str, int]:
+    """Numbers by the names of their arguments. Raises ZooError for those that are not whole, or out of `MOST`."""
+    counts = {name: whole_number(name, count) for name, count in given.items()}
+    if small := [name for name, count in counts.items() if count < 1]:
+        raise ZooError(f"{listed(small)}: give 1 or more")
+    if large := [
+        f"{name}: give {MOST[name]:,} or fewer" for name, count in counts.items() if count > MOST[name]
+    ]:
+        raise ZooError("; ".join(large))
+    return counts
+
+
+def _checked_time(timeout_s: float | None) -> float | None:
+    """The seconds of `timeout_s`. Raises ZooError for what is no time."""
+    if timeout_s is None:
+        return None
+    if not (isinstance(timeout_s, Real) and timeout_s > 0):
+        raise ZooError(f"timeout_s={timeout_s!r}: give more than 0, or None for no limit, in seconds")
+    return float(timeout_s)
 
 
 def _argument_text(name: str, value: object) -> str:

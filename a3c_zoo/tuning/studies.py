@@ -37,7 +37,7 @@ from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.files import valid_name
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.store.directory import disk_errors
-from a3c_zoo.tuning.choices import MOST_SEEDS, MOST_TRIALS
+from a3c_zoo.tuning.choices import MOST_EPISODES, MOST_SEEDS, MOST_TRIALS
 from a3c_zoo.tuning.contenders import REDUCTION, Contender, sound
 from a3c_zoo.tuning.storages import (
     ELSEWHERE,
@@ -100,7 +100,7 @@ class StudySettings:
     steps: PositiveInt
     rungs: Annotated[list[PositiveInt], Field(min_length=1)]
     seeds: Seeds
-    episodes: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
+    episodes: Annotated[int, Field(ge=1, le=MOST_EPISODES)]
     sampler: Literal["tpe", "random", "gp"]
     config: dict[str, Any]
     space: dict[str, Any]

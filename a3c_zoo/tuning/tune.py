@@ -49,6 +49,8 @@ def make_settings(
     overrides: Sequence[str],
     steps: int | None,
     method: str = "",
+    *,
+    pruner: str,
     **others: Any,
 ) -> StudySettings:
     """The settings of a study.
@@ -56,7 +58,7 @@ def make_settings(
     Args:
         method: where the search begins, in place of agent, hyperparams and overrides: `"AGENT:SET -o KEY=VALUE"`, as
             in a comparison. A name in it is that of the study, see `study_name`.
-        others: `pruner`, and those of `StudySettings`.
+        pruner: one of `choices.PRUNERS`. others: those of `StudySettings`.
 
     Raises:
         ZooError: something of the method is given twice, or it cannot be read.
@@ -77,7 +79,7 @@ def make_settings(
     steps = steps or entry.budget_steps or USUAL_STEPS
     begin = Method(agent_entry.name, agent_entry, hyperparams=hyperparams, overrides=tuple(overrides))
     config = plan_method(registry, entry, begin, Budget(steps)).config(registry, TUNING_SEEDS[0])
-    rungs = rungs_of(steps, config.rollout_steps, is_racing=others.pop("pruner") == "halving")
+    rungs = rungs_of(steps, config.rollout_steps, is_racing=pruner == "halving")
     if others["sampler"] == "gp" and len(rungs) > 1:
         raise ZooError("--sampler gp learns only from trials that were trained to the end; add --pruner none")
     return StudySettings(
