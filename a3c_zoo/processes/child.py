@@ -21,7 +21,7 @@ from a3c_zoo.processes.start import (
     start_process,
     warm_up,
 )
-from a3c_zoo.processes.stopwatch import Stopwatch
+from a3c_zoo.processes.watched_time import WatchedTime
 from a3c_zoo.standard_streams import drop_lost_output
 from a3c_zoo.system import (
     GROUP_SIGNALS,
@@ -94,7 +94,7 @@ class ChildProcess:
     def begin_watch(self) -> None:
         """The child begins to work: it has made no tick for 0 seconds."""
         self._tick = -1
-        self._still = Stopwatch()
+        self._still = WatchedTime()
 
     def is_hung(self, tick: int, limit_s: float) -> bool:
         """Whether the child has made no tick for too long. Called often. tick: how many it has made so far."""

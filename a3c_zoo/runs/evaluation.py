@@ -38,7 +38,7 @@ from a3c_zoo.learning.wrappers import time_limit_of
 from a3c_zoo.library_settings import LibrarySettings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.processes.start import environment
-from a3c_zoo.processes.stopwatch import Stopwatch
+from a3c_zoo.processes.watched_time import WatchedTime
 from a3c_zoo.records import Evaluation, Policy, takes_masks
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.videos import RUN_FILM, EpisodeFilm, FilmLimits
@@ -280,7 +280,7 @@ def play_episodes(
         patience_s = math.inf
     else:
         patience_s = to_play.patience_s
-    since_end = Stopwatch()
+    since_end = WatchedTime()
     with naming_misfits(to_play.entry.name):
         with raising_in("reset", to_play.entry.name):
             observation, info = env.reset(seed=to_play.env_seed)

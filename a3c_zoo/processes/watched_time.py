@@ -9,7 +9,7 @@ import time
 LONGEST_LOOK_S = 1.0
 
 
-class Stopwatch:
+class WatchedTime:
     """Adds up the seconds between looks, at most `LONGEST_LOOK_S` each."""
 
     def __init__(self) -> None:
