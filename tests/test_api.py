@@ -230,6 +230,7 @@ def test_evaluate_is_the_commands(outcome: Outcome) -> None:
         told = json.loads(CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout)
         assert len({each.pop("seconds") for each in (found, named, told)}) == 3
         assert (told.pop("checkpoint"), told.pop("step")) == ("final", outcome.steps)
+        assert [told.pop(key) for key in ("run", "env", "agent", "seed")] == [str(outcome.run), "cartpole", "a3c", 3]
         assert found == named == told
     with pytest.raises(a3c_zoo.ZooError, match="'two' is no run "):
         a3c_zoo.evaluate("two", runs_dir=outcome.run.parent)

@@ -115,6 +115,7 @@ def test_the_whole_way(server: Hub, tmp_path: Path) -> None:
     assert here == files
     played = evaluate(AGENT, episodes=20)
     figures = json.loads(pulled[pulled.index("{") :]) | {"seconds": 0}
+    assert [figures.pop(key) for key in ("run", "env", "agent", "seed")] == ["runs/swinger", "gym:Acrobot-v1", "a3c", 2]
     assert figures.pop("checkpoint") == "final"
     assert figures.pop("step") == json.loads(files["outcome.json"])["steps"]
     assert figures == asdict(replace(played, seconds=0))

@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "a hung worker is noticed",
         "processes/child.py",
-        "return self._still_s > limit_s",
+        "return self._still.look() > limit_s",
         "return False",
         kind="stop a worker",
     ),
