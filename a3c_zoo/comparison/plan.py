@@ -294,7 +294,11 @@ def _budget(registry: Registry, entry: EnvEntry, steps: int | None, time_limit_s
 
 
 def plan_method(registry: Registry, entry: EnvEntry, method: Method, budget: Budget) -> MethodPlan:
-    """Plans a method on an environment. Raises ConfigError if its settings are none, or one is the comparison's."""
+    """Plans a method on an environment.
+
+    Raises:
+        ConfigError: its settings are none, or one of them is the comparison's.
+    """
     given = list(method.overrides)
     usual = resolve_config(registry, entry, method.agent, hyperparams=method.hyperparams, overrides=given)
     schedules = _schedules(usual, budget)

@@ -342,9 +342,8 @@ def make_gym_agents(env_id: str, name: str, arguments: Mapping[str, Any], render
     _imported(module, name)
     spec = gymnasium.registry.get(registered)
     if spec is None:
-        near = [
-            f"gym-agents:{module}:{known.id}" for known in gymnasium.registry.values() if _is_made_by(known, module)
-        ]
+        own = [known.id for known in gymnasium.registry.values() if _is_made_by(known, module)]
+        near = [f"gym-agents:{module}:{known}" for known in own]
         raise unknown_name("environment", name, near)
     if not _is_made_by(spec, module):
         raise ZooError(f"environment '{name}': '{module}' does not register it")
