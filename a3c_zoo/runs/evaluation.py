@@ -269,12 +269,7 @@ def play_episodes(
     settings = LibrarySettings.now()
     state = None
     starts = np.ones(env.num_envs, np.bool_)
-    num_agents = to_play.entry.num_agents
-    num_games = env.num_envs // num_agents
-    left = np.full(num_games, to_play.count // num_games)
-    running = np.zeros((num_games, num_agents), np.float64)
-    left[: to_play.count % num_games] += 1
-    length = np.zeros(num_games, np.int64)
+    games = _Games(env.num_envs, to_play.entry.num_agents, to_play.count)
     ended = np.zeros(env.num_envs, np.bool_)
     if _has_limit(env, to_play.config):
         patience_s = math.inf
@@ -290,7 +285,7 @@ def play_episodes(
         if (distribution := _distribution_within_masks(policy, env, info, to_play)) is not None:
             masks = FollowedMasks(env, distribution, to_play.entry.name, info)
             given["action_masks"] = masks.allowed
-        while left.any():
+        while games.left.any():
             settings.restore()
             actions, state = predict(observation, state, starts, deterministic, **given)
             with raising_in("step", to_play.entry.name):
@@ -298,20 +293,14 @@ def play_episodes(
             _finite(observation, "an observation", to_play)
             ignored = autoreset.ignored(info, ended)
             rewards = _finite(np.where(ignored, 0, reward), "a reward", to_play)
-            running += rewards.reshape(running.shape)
-            length += ~ignored.reshape(running.shape).all(axis=1)
             # Some environments return 0 and 1.
             ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
-            over = games_over(~ignored, ended, num_agents)
-            played = [_played(running[g], int(length[g])) for g in np.flatnonzero(over & (left > 0))]
-            left -= over & (left > 0)
-            yield played, over, running.sum(axis=1)
+            played, over = games.step(rewards, ignored, ended)
+            yield played, over, games.running.sum(axis=1)
             if over.any():
                 since_end.restart()
             elif since_end.look() > patience_s:
-                raise _endless(to_play, int(length.max()))
-            running[over] = 0
-            length[over] = 0
+                raise _endless(to_play, int(games.length.max()))
             if masks is not None:
                 masks.step(info, ended)
             if ended.any():
@@ -325,6 +314,42 @@ def play_episodes(
                 starts = ignored
             else:
                 starts = ended
+
+
+class _Games:
+    """G games of K agents each, played in N = G·K environments. A single agent's games are its episodes.
+
+    Attributes:
+        running: each agent's return so far, `[G, K]`; of a game that ended with the last step, its whole return.
+        length: steps of each game so far, `[G]`, as with `running`.
+        left: how many more games are to be counted, `[G]`.
+    """
+
+    def __init__(self, num_envs: int, num_agents: int, count: int) -> None:
+        num_games = num_envs // num_agents
+        self.running = np.zeros((num_games, num_agents), np.float64)
+        self.length = np.zeros(num_games, np.int64)
+        self.left = np.full(num_games, count // num_games)
+        self.left[: count % num_games] += 1
+        self._over = np.zeros(num_games, np.bool_)
+
+    def step(
+        self, rewards: NDArray[np.float64], ignored: NDArray[np.bool_], ended: NDArray[np.bool_]
+    ) -> tuple[list[PlayedEpisode], NDArray[np.bool_]]:
+        """Adds a step, `[N]` each; returns the episodes to be counted that ended with it, and which games ended, `[G]`.
+
+        Args:
+            ignored: the environments that ignored their action. ended: those whose own episode ended.
+        """
+        self.running[self._over] = 0
+        self.length[self._over] = 0
+        self.running += rewards.reshape(self.running.shape)
+        self.length += ~ignored.reshape(self.running.shape).all(axis=1)
+        self._over = games_over(~ignored, ended, self.running.shape[1])
+        counts = self._over & (self.left > 0)
+        played = [_played(self.running[g], int(self.length[g])) for g in np.flatnonzero(counts)]
+        self.left -= counts
+        return played, self._over
 
 
 def _played(agent_returns: NDArray[np.float64], length: int) -> PlayedEpisode:

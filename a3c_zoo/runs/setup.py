@@ -128,11 +128,13 @@ class RunSetup:
     def target(self) -> float | None:
         """Mean return of 100 episodes at which the run is checked; None if it never is, or was solved before."""
         run = self.config.run
-        if self.solved_step is None:
-            threshold = self.entry.threshold
-        else:
-            threshold = None
-        return (threshold if run.stop_return is None else run.stop_return) if run.stop_when_solved else None
+        if not run.stop_when_solved:
+            return None
+        if run.stop_return is not None:
+            return run.stop_return
+        if self.solved_step is not None:
+            return None
+        return self.entry.threshold
 
     def meta(self) -> dict[str, Any]:
         """What meta.json holds."""

@@ -128,6 +128,11 @@ class Run(RunDirectory):
                 raise RunDirectoryError(
                     f"{shown(self.meta_file)} is damaged: its {key} is no {kind.__name__}"
                 )
+        self._refuse_linked_folders()
+        return meta
+
+    def _refuse_linked_folders(self) -> None:
+        """Raises RunDirectoryError if a folder of the run is a link, or no folder."""
         for folder in map(shown, (self.checkpoints, self.films, self.home / "tensorboard")):
             if folder.is_symlink():
                 raise RunDirectoryError(
@@ -135,7 +140,6 @@ class Run(RunDirectory):
                 )
             if os.path.lexists(folder) and not folder.is_dir():
                 raise RunDirectoryError(f"{folder} is damaged: it is no folder")
-        return meta
 
     @cached_property
     def outcome(self) -> Outcome | None:
