@@ -37,7 +37,8 @@ from types import FrameType
 from typing import Any
 
 import a3c_zoo
-from a3c_zoo.comparison.compare import carry_out, make_plan_and_rule
+from a3c_zoo.comparison.compare import make_plan_and_rule
+from a3c_zoo.comparison.course import carry_out
 from a3c_zoo.comparison.trainings import ComparisonWatcher
 from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.store.run_records import read_runs

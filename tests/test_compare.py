@@ -26,7 +26,8 @@ import yaml
 import a3c_zoo
 from a3c_zoo.cli.compare import _announce
 from a3c_zoo.comparison import rehearsal as rehearsals
-from a3c_zoo.comparison.compare import DEFAULT_SEEDS, _play, _Played
+from a3c_zoo.comparison.compare import DEFAULT_SEEDS
+from a3c_zoo.comparison.course import Course, Played
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.trainings import ComparisonWatcher, train_plan
 from a3c_zoo.engines import local as local_engine
@@ -429,7 +430,7 @@ def test_ctrl_c_names_the_command_that_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("a3c_zoo.comparison.compare.carry_out", stop)
+    monkeypatch.setattr("a3c_zoo.comparison.course.carry_out", stop)
     line = ("compare", "cartpole", "--baseline", "random", "--seeds", "1", "--steps", 500, "--yes", *options)
     assert command_line(*line) == 130
     assert f"Stopped. Finished runs are kept; {command} continues with the others.\n" in capsys.readouterr().err
@@ -462,8 +463,9 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     planned = plan(runs_dir=tmp_path, steps=100_000).runs[0]
     broken = replace(planned, command=replace(planned.command, overrides=("env.nonsense=1",)))
-    played = _Played()
-    _play(Plan((broken,), tmp_path, reuse=True), 1, ComparisonWatcher(), played, LocalEngine())
+    played = Played()
+    part = Plan((broken,), tmp_path, reuse=True)
+    Course(part, 1, ComparisonWatcher(), LocalEngine(), played).play(part)
     ((path, fault),) = played.left_out.items()
     assert fault.startswith("-o env.nonsense: unknown key.")
     assert (played.failed, played.lost) == ([path.name], {})
@@ -508,9 +510,10 @@ class Blind(Inline):
 def test_a_run_whose_evaluation_fails_is_left_out_and_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # where the engine notes its trainings
     planned = next(run for run in plan(runs_dir=tmp_path, steps=300).runs if run.method == "random")
-    played = _Played()
+    played = Played()
     watcher = Listener()
-    _play(Plan((planned,), tmp_path, reuse=True), 1, watcher, played, Blind())
+    part = Plan((planned,), tmp_path, reuse=True)
+    Course(part, 1, watcher, Blind(), played).play(part)
     ((path, fault),) = played.left_out.items()
     assert fault == "its evaluation failed: it is dark"
     assert (played.lost, played.failed) == ({(planned.env, "random"): 1}, [path.name])

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from a3c_zoo.comparison import looks
-from a3c_zoo.comparison.compare import _play_until_decided, _Played
+from a3c_zoo.comparison.course import Course, Played
 from a3c_zoo.comparison.looks import LOOKS_FILE, keep_looks, looked_at, planned_looks
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.figures.decisions import Decisions
@@ -148,7 +148,9 @@ def test_a_look_of_a_rule_is_written_down_when_it_is_taken(
     rule = SequentialRule((pair,), block=5, looks=4)
     assert [part > 0 for part in rule.parts] == [False, True, True, True]
 
-    def play(block: int, episodes: int, watcher: Any, played: _Played, *_: Any) -> None:
+    played = Played()
+
+    def play(course: Course, block: int) -> None:
         if block == 2:
             raise KeyboardInterrupt
         assert not (tmp_path / "runs/a3c-0" / LOOKS_FILE).exists()
@@ -156,10 +158,10 @@ def test_a_look_of_a_rule_is_written_down_when_it_is_taken(
         played.records += [run.record for name in ("a3c", "ppo") for run in runs(name, *seeds)]
 
     monkeypatch.setattr("a3c_zoo.comparison.seed_blocks.block_of", lambda plan, test: len(test.looks))
-    monkeypatch.setattr("a3c_zoo.comparison.compare._play", play)
+    monkeypatch.setattr(Course, "play", play)
     monkeypatch.setattr(SequentialTest, "is_over", False)  # the second look decides, and others are open
     with pytest.raises(KeyboardInterrupt):
-        _play_until_decided(Mock(), rule, 1, Mock(), _Played(), Mock(), Mock(), tmp_path / "first")
+        Course(Mock(), 1, Mock(), Mock(), played).play_until_decided(rule, tmp_path / "first")
     decided = Decisions(rule, (), (pair,))
     more = [*runs("a3c", *range(15)), *runs("ppo", *range(15))]
     assert looked_at(results_of(more, {}, decided=decided)).seen == {}

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from a3c_zoo.comparison import rehearsal as rehearsals
-from a3c_zoo.comparison.compare import unfinished
+from a3c_zoo.comparison.conclusion import unfinished
 from a3c_zoo.comparison.estimates import estimate, evaluations_estimate, rough_duration
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse, with_guesses
@@ -383,7 +383,7 @@ def results() -> dict[str, Any]:
 def test_after_ctrl_c_the_report_stays_and_the_same_command_finishes_it(
     inline: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("a3c_zoo.comparison.compare.REPORT_PAUSE", 0)
+    monkeypatch.setattr("a3c_zoo.comparison.course.REPORT_PAUSE", 0)
     assert command_line(*SHORT, "--engine-option", "stops_in=2") == 130
     out, err = capsys.readouterr()
     assert out.count("report so far: out/report.html\n") == 1

@@ -20,8 +20,8 @@ from rich.console import Console
 from a3c_zoo.cli import compare, listing
 from a3c_zoo.cli.common import print_fitted, print_sentences
 from a3c_zoo.cli.summary import summary
-from a3c_zoo.comparison.compare import Comparison
 from a3c_zoo.comparison.comparison_view import ComparisonView
+from a3c_zoo.comparison.conclusion import Comparison
 from a3c_zoo.comparison.plan import Budget, Plan, PlannedRun
 from a3c_zoo.comparison.trainings import Trained
 from a3c_zoo.config import RunConfig
@@ -433,7 +433,7 @@ def test_a_comparison_that_reads_says_so(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", err)
-    monkeypatch.setattr("a3c_zoo.comparison.compare.read", read)
+    monkeypatch.setattr("a3c_zoo.comparison.reading.read", read)
     assert command_line("compare", "--from", tmp_path, "--out", tmp_path / "out") == 0
     assert err.getvalue().endswith("\r\x1b[2K")
 

@@ -36,7 +36,7 @@ from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 
 if TYPE_CHECKING:
-    from a3c_zoo.comparison.compare import Comparison
+    from a3c_zoo.comparison.conclusion import Comparison
     from a3c_zoo.comparison.plan import Plan
     from a3c_zoo.figures.sequential import SequentialRule
 
@@ -167,8 +167,10 @@ def command(
     machines. The report is written anew after each run. Finished runs are used again: after Ctrl-C the same command
     continues with the missing ones.
     """
-    from a3c_zoo.comparison.compare import carry_out, check_question, make_plan_and_rule, read, rehearse_plan
+    from a3c_zoo.comparison.compare import check_question, make_plan_and_rule, rehearse_plan
     from a3c_zoo.comparison.comparison_view import ComparisonView
+    from a3c_zoo.comparison.course import carry_out
+    from a3c_zoo.comparison.reading import read
     from a3c_zoo.display.displays import open_display
     from a3c_zoo.report.places import choose_out
     from a3c_zoo.store.directory import refuse_trust

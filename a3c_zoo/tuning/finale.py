@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from a3c_zoo.comparison.compare import carry_out, final_returns_of
+from a3c_zoo.comparison.course import carry_out, final_returns_of
 from a3c_zoo.comparison.known_runs import KnownRuns
 from a3c_zoo.comparison.methods import Method
 from a3c_zoo.comparison.plan import Budget, Plan, plan_method
