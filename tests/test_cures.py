@@ -13,6 +13,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from a3c_zoo import cures
+from a3c_zoo.plugins.registry import get_registry
+from a3c_zoo.store.needed_plugins import what_is_missing
 from a3c_zoo.version import __version__, fitting_versions
 from tests.wheels import ROOT
 
@@ -196,3 +198,21 @@ def test_an_environment_of_uv_has_no_pip(installed: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(cures, "find_spec", lambda name: None)
     monkeypatch.setattr(sys, "prefix", str(installed / "venv"))
     assert cures.install_plugin("zoo-maze") == f"VIRTUAL_ENV={installed}/venv uv pip install zoo-maze"
+
+
+def test_the_folder_of_a_run_s_module_is_the_one_that_its_command_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    meta = {"env": "python:maze:Maze", "command": ["a3c-zoo", "train", "./my mazes/maze.py:Maze"]}
+
+    def told() -> str:
+        return str(what_is_missing("one", meta, get_registry(), is_trusted=True))
+
+    assert told().endswith("name its folder: PYTHONPATH=FOLDER a3c-zoo …")
+    (tmp_path / "my mazes").mkdir()
+    (tmp_path / "my mazes/maze.py").touch()
+    assert told().endswith("name its folder: PYTHONPATH='./my mazes' a3c-zoo …")
+    (tmp_path / "maze.py").touch()
+    assert told().endswith("name its folder: PYTHONPATH=. a3c-zoo …")
+    assert what_is_missing("one", meta, get_registry(), is_trusted=False) is None

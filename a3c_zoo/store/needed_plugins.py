@@ -44,7 +44,7 @@ def not_given(name: str, meta: Mapping[str, Any], is_trusted: bool) -> PluginErr
     """
     given_module = str(meta.get("given_env", "")).partition(":")[0].partition(".")[0]
     if given_module and is_trusted and place_of(given_module) is None:
-        cure = f"Name the folder of its module: {_with_folder_of(given_module)} a3c-zoo …. Or give it again"
+        cure = f"Name the folder of its module: {_with_folder_of(given_module, meta)} a3c-zoo …. Or give it again"
     else:
         cure = "Give it again"
     return PluginError(
@@ -81,16 +81,25 @@ def what_is_missing(
     if module and is_trusted and place_of(module) is None:
         return PluginError(
             f"run {name} trains '{env}', and there is no module '{module}'. One of the current folder is found only "
-            f"for a name that you type; name its folder: {_with_folder_of(module)} a3c-zoo …"
+            f"for a name that you type; name its folder: {_with_folder_of(module, meta)} a3c-zoo …"
         )
     return None
 
 
-def _with_folder_of(module: str) -> str:
-    """What to put before a command so that Python finds a module, which may lie in the current folder."""
-    is_here = any(map(os.path.isfile, (f"{module}.py", os.path.join(module, "__init__.py"))))
-    folder = "." if is_here else "FOLDER"
-    return f"PYTHONPATH={folder}"
+def _with_folder_of(module: str, meta: Mapping[str, Any]) -> str:
+    """What to put before a command so that Python finds a module.
+
+    It may lie in the current folder, or where the command of the run (`meta`) named its file.
+    """
+    typed = [os.path.dirname(str(word).partition(":")[0]) for word in meta.get("command", ())]
+    folders = [".", *filter(None, typed)]
+    places = (folder for folder in folders if _has_module(folder, module))
+    return f"PYTHONPATH={shlex.quote(next(places, 'FOLDER'))}"
+
+
+def _has_module(folder: str, module: str) -> bool:
+    files = (f"{module}.py", os.path.join(module, "__init__.py"))
+    return any(os.path.isfile(os.path.join(folder, file)) for file in files)
 
 
 def _missing_plugin(plugins: Mapping[str, object], registry: Registry) -> str | None:
