@@ -12,7 +12,7 @@ import pytest
 
 from a3c_zoo.comparison import looks
 from a3c_zoo.comparison.course import Course, Played
-from a3c_zoo.comparison.looks import LOOKS_FILE, keep_looks, looked_at, planned_looks
+from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.figures.decisions import Decisions
 from a3c_zoo.figures.measures import MeasuredRun, measure
@@ -20,6 +20,7 @@ from a3c_zoo.figures.results import results_of
 from a3c_zoo.figures.sequential import Pair, SequentialRule, SequentialTest
 from a3c_zoo.report.results_json import to_json
 from a3c_zoo.report.verdict import second_look, verdict
+from a3c_zoo.store.run_files import LOOKS_JSONL
 from tests.test_compare_report import record
 
 
@@ -50,7 +51,7 @@ def claims(measured: list[MeasuredRun], out: Path, question: str = "") -> set[tu
 def test_more_seeds_after_a_look_claim_nothing(runs: Any, tmp_path: Path) -> None:
     six = [*runs("a3c", *range(6)), *runs("ppo", *range(6))]
     assert claims(six, tmp_path / "first") == {("a3c", "ppo")}
-    (line,) = (tmp_path / "runs/a3c-0" / LOOKS_FILE).read_text().splitlines()
+    (line,) = (tmp_path / "runs/a3c-0" / LOOKS_JSONL).read_text().splitlines()
     assert json.loads(line)["report"] == str(tmp_path / "first")
     assert claims(six, tmp_path / "again") == {("a3c", "ppo")}  # the same look at the same runs
     more = [*runs("a3c", *range(10)), *runs("ppo", *range(10))]
@@ -88,7 +89,7 @@ def test_another_method_may_come_later_and_none_may_go(runs: Any, tmp_path: Path
 def test_a_look_that_could_show_nothing_is_none(runs: Any, tmp_path: Path) -> None:
     five = [*runs("a3c", *range(5)), *runs("ppo", *range(5))]
     assert claims(five, tmp_path / "first") == set()
-    assert not (tmp_path / "runs/a3c-0" / LOOKS_FILE).exists()
+    assert not (tmp_path / "runs/a3c-0" / LOOKS_JSONL).exists()
     assert claims([*runs("a3c", *range(6)), *runs("ppo", *range(6))], tmp_path / "second") == {("a3c", "ppo")}
 
 
@@ -153,7 +154,7 @@ def test_a_look_of_a_rule_is_written_down_when_it_is_taken(
     def play(course: Course, block: int) -> None:
         if block == 2:
             raise KeyboardInterrupt
-        assert not (tmp_path / "runs/a3c-0" / LOOKS_FILE).exists()
+        assert not (tmp_path / "runs/a3c-0" / LOOKS_JSONL).exists()
         seeds = range(5 * block, 5 * block + 5)
         played.records += [run.record for name in ("a3c", "ppo") for run in runs(name, *seeds)]
 
@@ -165,7 +166,7 @@ def test_a_look_of_a_rule_is_written_down_when_it_is_taken(
     decided = Decisions(rule, (), (pair,))
     more = [*runs("a3c", *range(15)), *runs("ppo", *range(15))]
     assert looked_at(results_of(more, {}, decided=decided)).seen == {}
-    (tmp_path / "runs/ppo-3" / LOOKS_FILE).unlink()  # another run, in its place
+    (tmp_path / "runs/ppo-3" / LOOKS_JSONL).unlink()  # another run, in its place
     assert looked_at(results_of(more, {}, decided=decided)).seen == {pair: str(tmp_path / "first")}
 
 
@@ -182,7 +183,7 @@ def test_a_run_that_was_looked_at_is_not_replaced(
     records = {run.record.path: run.record for run in left}
     monkeypatch.setattr(looks, "read_runs", lambda paths, trust: ([records[path] for path in paths], {}))
     assert list(planned_looks(planned(left, "ppo"), rule)) == [("cartpole", "a3c", "ppo")]
-    (tmp_path / "runs" / f"ppo-{removed}" / LOOKS_FILE).unlink()  # another run, in its place
+    (tmp_path / "runs" / f"ppo-{removed}" / LOOKS_JSONL).unlink()  # another run, in its place
     ten = [*runs("a3c", *range(10)), *runs("ppo", *range(10))]
     assert list(looked_at(results_of(ten, {}, decided=decided)).seen) == [("cartpole", "a3c", "ppo")]
 
@@ -225,11 +226,11 @@ def test_the_rest_of_a_plan_that_a_rule_did_not_need_is_no_second_look(
 def test_damaged_lines_and_links_are_left_out(runs: Any, tmp_path: Path) -> None:
     six = [*runs("a3c", *range(6)), *runs("ppo", *range(6))]
     elsewhere = tmp_path / "elsewhere"
-    (tmp_path / "runs/a3c-0" / LOOKS_FILE).symlink_to(elsewhere)
-    (tmp_path / "runs/a3c-1" / LOOKS_FILE).write_bytes(
+    (tmp_path / "runs/a3c-0" / LOOKS_JSONL).symlink_to(elsewhere)
+    (tmp_path / "runs/a3c-1" / LOOKS_JSONL).write_bytes(
         b'\xff\n[]\n{"claims": "x"}\n{"claims": 1, "report": 2}\n' + b"[" * 9999
     )
-    (tmp_path / "runs/a3c-2" / LOOKS_FILE).mkdir()
+    (tmp_path / "runs/a3c-2" / LOOKS_JSONL).mkdir()
     assert claims(six, tmp_path / "first") == {("a3c", "ppo")}
     assert not elsewhere.exists()
     assert results_of(six, {}).claims

@@ -23,6 +23,7 @@ from a3c_zoo.cli.common import (
     trust_option,
 )
 from a3c_zoo.errors import ZooError, printable
+from a3c_zoo.store.run_files import META_JSON
 
 if TYPE_CHECKING:
     from a3c_zoo.cli.grid import Tile
@@ -131,7 +132,7 @@ def _parts(name: str, runs_dir: Path) -> tuple[str, str]:
     """The run and the checkpoint of RUN@STEP or RUN@best; "" if no checkpoint is named."""
     run, at, which = name.rpartition("@")
     # The name of a run may have an @ itself.
-    is_run = any(os.path.isfile(path / "meta.json") for path in (Path(name), runs_dir / name))
+    is_run = any(os.path.isfile(path / META_JSON) for path in (Path(name), runs_dir / name))
     is_named = at and not is_run and (which in ("best", "final") or which.isdecimal())
     return (run, which) if is_named else (name, "")
 

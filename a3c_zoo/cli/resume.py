@@ -14,6 +14,7 @@ from a3c_zoo.cli.main import next_command
 from a3c_zoo.cli.train import output_options, print_failure, run_option, train
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.store.run_files import PULLED_JSON
 
 if TYPE_CHECKING:
     from a3c_zoo.store.run import RunSummary
@@ -103,10 +104,9 @@ def _more(spent: RunSummary) -> str:
 
 def _has_checkpoint(path: Path) -> bool:
     from a3c_zoo.store.checkpoints import checkpoint_steps
-    from a3c_zoo.store.directory import PULLED
     from a3c_zoo.store.run import Run
 
     run = Run(path)
     with suppress(RunDirectoryError):
-        return not (path / PULLED).exists() and bool(checkpoint_steps(run) or run.best_file.exists())
+        return not (path / PULLED_JSON).exists() and bool(checkpoint_steps(run) or run.best_file.exists())
     return False

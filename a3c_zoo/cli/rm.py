@@ -14,8 +14,9 @@ import click
 from a3c_zoo.cli.common import complete_run, example, kept_runs_option
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.files import TEMPORARY, shown
-from a3c_zoo.store.directory import PULLED, run_argument
+from a3c_zoo.store.directory import run_argument
 from a3c_zoo.store.run import Run, find_run, list_runs
+from a3c_zoo.store.run_files import META_JSON, PULLED_JSON, RUN_FILES, RUN_LOCK
 from a3c_zoo.system import NO_FOLLOW
 from a3c_zoo.words import counted
 
@@ -23,25 +24,6 @@ from a3c_zoo.words import counted
 SET_ASIDE = r"set-aside-\d+"
 #: How a run has ended that failed: with an error, or with its process.
 FAILED = ("died", "error")
-#: The files that lie in a run directory itself; the rest is somebody's, and stays.
-OF_A_RUN = {
-    ".evaluations.lock",
-    "config.yml",
-    "evaluations.csv",
-    "evaluations.json",
-    "evaluations.npz",
-    "evaluator.log",
-    "events.jsonl",
-    "looks.jsonl",
-    "meta.json",
-    "monitor.csv",
-    "outcome.json",
-    "parameters.safetensors",
-    "pulled.json",
-    "run.lock",
-    "solved.json",
-    "timing.json",
-}
 #: What a pulled agent has in addition: its card and its film.
 OF_A_PULLED_AGENT = {"README.md", "replay.mp4"}
 #: The folders of a run. They go with it if nothing else is in them.
@@ -53,7 +35,7 @@ IN_FOLDERS = re.compile(
     r"|tensorboard/events\.out\.(tf)?events\..+"
 )
 #: What is removed last. As long as they are there, the rest of a run can be removed by this command.
-LAST = (PULLED, "meta.json", "run.lock")
+LAST = (PULLED_JSON, META_JSON, RUN_LOCK)
 
 
 @click.command(epilog=example("a3c-zoo rm cartpole-a3c-s1-20260101-120000"))
@@ -152,10 +134,10 @@ def _is_file_of(run: Run, path: str) -> bool:
     folder, _, name = path.rpartition("/")
     if being_written := TEMPORARY.fullmatch(name):
         name = being_written[1]
-    if re.fullmatch(f"(checkpoints/{SET_ASIDE})?", folder) and name in OF_A_RUN:
+    if re.fullmatch(f"(checkpoints/{SET_ASIDE})?", folder) and name in RUN_FILES:
         return True
     if not folder:
-        return name in OF_A_PULLED_AGENT and os.path.lexists(run.home / PULLED)
+        return name in OF_A_PULLED_AGENT and os.path.lexists(run.home / PULLED_JSON)
     return IN_FOLDERS.fullmatch(f"{folder}/{name}") is not None
 
 

@@ -24,9 +24,9 @@ from a3c_zoo.figures.measures import MeasuredRun, measure
 from a3c_zoo.figures.results import Results, with_claims
 from a3c_zoo.figures.sequential import Pair, SequentialLook, SequentialRule
 from a3c_zoo.files import MAX_TEXT, open_file, read_bytes
+from a3c_zoo.store.run_files import LOOKS_JSONL
 from a3c_zoo.store.run_records import read_runs
 
-LOOKS_FILE: Final = "looks.jsonl"
 #: What a look at a pair of methods depends on, of each run.
 FIGURES: Final = ("seed", "final_return", "final_return_greedy", "steps_to_threshold", "seconds_to_threshold")
 
@@ -147,7 +147,7 @@ def _keep(looks: Sequence[_Look], claims: int, report: Path) -> None:
     }
     line["claims"] = claims
     for folder, pairs in keys.items():
-        with suppress(OSError), open_file(folder / LOOKS_FILE, "ab") as file:
+        with suppress(OSError), open_file(folder / LOOKS_JSONL, "ab") as file:
             file.write((json.dumps(line | {"pairs": pairs}) + "\n").encode())
 
 
@@ -244,7 +244,7 @@ def _known_looks(runs: Sequence[Path]) -> dict[str, tuple[int, str]]:
     looks: dict[str, tuple[int, str]] = {}
     for folder in runs:
         with suppress(OSError):
-            for line in read_bytes(folder / LOOKS_FILE, MAX_TEXT).splitlines():
+            for line in read_bytes(folder / LOOKS_JSONL, MAX_TEXT).splitlines():
                 with suppress(ValueError, KeyError, TypeError, RecursionError):
                     look: Mapping[str, Any] = json.loads(line)
                     count = int(look["claims"])

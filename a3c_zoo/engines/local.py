@@ -17,6 +17,7 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
 from a3c_zoo.records import FINISHED, RETURN_WINDOW
 from a3c_zoo.store.run import Run
+from a3c_zoo.store.run_files import MONITOR_CSV
 from a3c_zoo.store.timing_file import write_timing
 
 #: How often the caller is told how far a run is, in seconds.
@@ -50,7 +51,7 @@ class LocalEngine(Engine):
                 self._child = child
                 child.start()
             while not child.has_ended(TELL_EVERY_S):
-                tell(progress_of(job.path / "monitor.csv"))
+                tell(progress_of(job.path / MONITOR_CSV))
             wall_s = time.monotonic() - start_s
             run = Run(job.path)
             fault = child.fault() if child.status else _fault(run)

@@ -22,8 +22,8 @@ from a3c_zoo.records import RETURN_WINDOW, Outcome
 from a3c_zoo.report.drawing import Group, Panel, PlotFigure, draw_plot, group_of, thick, thinned, to_bytes
 from a3c_zoo.runs.loaded_agent import LoadedAgent
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR
-from a3c_zoo.store.evaluation_files import EVALUATIONS_CSV, EVALUATIONS_NPZ
 from a3c_zoo.store.run import find_run
+from a3c_zoo.store.run_files import EVALUATIONS_CSV, EVALUATIONS_NPZ
 from a3c_zoo.store.run_groups import on_envs, told_apart, unread_on
 from a3c_zoo.store.run_records import RunRecord, hidden_threshold, read_runs, threshold_of
 from a3c_zoo.store.tables import Axis, read_evaluations

@@ -20,6 +20,7 @@ from a3c_zoo.files import replace_file
 from a3c_zoo.report import drawing, pages
 from a3c_zoo.report.drawing import Group, Panel
 from a3c_zoo.report.pages import NONE, ReportPage, ReportSection, TextTable, ranged, seconds
+from a3c_zoo.report.places import REPORT_PAGE
 from a3c_zoo.report.report_films import Films
 from a3c_zoo.report.results_json import runs_csv, to_json
 from a3c_zoo.report.verdict import common_budget, verdict
@@ -59,7 +60,7 @@ def write_report(results: Results, page: ReportPage, out: Path) -> None:
             if section.picture:
                 drawn = drawing.draw_grid([[*section.figures.values()]])
                 replace_file(out / section.picture, drawing.to_bytes(drawn, ".png"))
-        replace_file(out / "report.html", pages.html(page, out).encode(errors="backslashreplace"))
+        replace_file(out / REPORT_PAGE, pages.html(page, out).encode(errors="backslashreplace"))
         replace_file(out / "report.md", pages.markdown(page).encode())
         replace_file(out / "runs.csv", runs_csv(plain["runs"]).encode())
     write_json(out / "results.json", plain)

@@ -38,6 +38,7 @@ from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.evaluation_files import HEADER, EvaluationRows
 from a3c_zoo.store.films import keep_film
 from a3c_zoo.store.rows import RETRY_S
+from a3c_zoo.store.run_files import EVALUATOR_LOG
 
 
 class EvaluationInTurn:
@@ -217,7 +218,7 @@ class Evaluator:
 
     def _fail(self, fault: EvaluationError) -> None:
         """The next evaluation has a new process, unless the fault is the user's, or there were too many."""
-        log = self._directory.home / "evaluator.log"
+        log = self._directory.home / EVALUATOR_LOG
         allowance = self._allowance
         self._evaluated = self._played = None
         told = f"{datetime.now().astimezone():%Y-%m-%dT%H:%M:%S%z} {fault}\n{fault.trace}"

@@ -25,6 +25,7 @@ from a3c_zoo.runs.setup import RunSetup, Watch
 from a3c_zoo.store.checkpoints import RunState
 from a3c_zoo.store.directory import RunDirectory, disk_errors
 from a3c_zoo.store.rows import MONITOR, RowFile
+from a3c_zoo.store.run_files import EVENTS_JSONL
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event
@@ -260,7 +261,7 @@ class Recorder:
         self._tensorboard = TensorBoard(
             directory.home / "tensorboard", saved.steps + 1 if saved else None, self._file_replaced
         )
-        self._events = EventLog(directory.home / "events.jsonl", self._file_replaced)
+        self._events = EventLog(directory.home / EVENTS_JSONL, self._file_replaced)
         self._num_events = Counter[str]()
         if saved:
             self._published = (saved.steps, saved.episodes)

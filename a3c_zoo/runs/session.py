@@ -41,6 +41,7 @@ from a3c_zoo.store.checkpoints import (
 from a3c_zoo.store.directory import RunDirectory, run_argument
 from a3c_zoo.store.recommended import is_better, was_checked
 from a3c_zoo.store.rows import EVALUATIONS, end_of_rows
+from a3c_zoo.store.run_files import CONFIG_YML
 
 
 class Session:
@@ -240,7 +241,7 @@ class Session:
             values.append(f"env.wrappers={display(list(self.config.env.wrappers), 0)}")
         parts = [
             shlex.join(["a3c-zoo", "train", self.config.env_name, "--agent", self.config.agent_name]),
-            shlex.join(["--hyperparams", str(path / "config.yml")]),
+            shlex.join(["--hyperparams", str(path / CONFIG_YML)]),
             f"--init-from {run_argument(path)}",
             *(shlex.join(["-o", value]) for value in values),
         ]

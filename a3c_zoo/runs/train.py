@@ -34,16 +34,11 @@ from a3c_zoo.records import FINISHED, Outcome, Reason
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
-from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps
-from a3c_zoo.store.directory import (
-    RunDirectory,
-    disk_errors,
-    refuse_place_of_runs,
-    write_atomically,
-)
+from a3c_zoo.store.directory import RunDirectory, disk_errors, refuse_place_of_runs, write_atomically
 from a3c_zoo.store.rewind import go_on_from
 from a3c_zoo.store.run import Run
+from a3c_zoo.store.run_files import PARAMETERS
 from a3c_zoo.words import counted
 
 if TYPE_CHECKING:

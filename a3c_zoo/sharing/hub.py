@@ -28,9 +28,9 @@ from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.sharing.card import CURVE, card_text, curve, figures, film_told
 from a3c_zoo.sharing.save_trained import save_folder
-from a3c_zoo.store.checkpoint_bytes import PARAMETERS
-from a3c_zoo.store.directory import PULLED, disk_errors
+from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.store.run import Run
+from a3c_zoo.store.run_files import CONFIG_YML, META_JSON, OUTCOME_JSON, PARAMETERS, PULLED_JSON
 from a3c_zoo.store.trained import entry_of
 
 #: The longest wait for the next bytes of an answer, and for a whole file, in seconds.
@@ -43,7 +43,7 @@ CARD, FILM = "README.md", "replay.mp4"
 #: Episodes that a run plays for its card.
 EPISODES: Final = 100
 #: Files of an agent, and all that are fetched → the most bytes of each.
-AGENT: Final = dict.fromkeys(("config.yml", "meta.json", "outcome.json"), MAX_TEXT) | {PARAMETERS: MAX_TABLE}
+AGENT: Final = dict.fromkeys((CONFIG_YML, META_JSON, OUTCOME_JSON), MAX_TEXT) | {PARAMETERS: MAX_TABLE}
 LIMITS: Final = AGENT | {CARD: MAX_TEXT, FILM: 64 << 20}
 _REPO = re.compile(r"(?!.*(--|\.\.))[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _utils: Any = hf.utils  # mypy does not see what it exports
@@ -180,7 +180,7 @@ def write_folder(
     if os.path.lexists(directory.path / PARAMETERS):
         with disk_errors(folder, "make", "TMPDIR=DIR"):
             folder.mkdir()
-        is_own = not os.path.lexists(directory.path / PULLED)
+        is_own = not os.path.lexists(directory.path / PULLED_JSON)
         names = (CARD, FILM) if with_film else (CARD,)
         kept = [name for name in names if is_own and os.path.lexists(directory.path / name)]
         for name in (*AGENT, *kept):
@@ -221,7 +221,7 @@ def write_card(directory: Run, repo: str, source: Run) -> None:
     text = f"---\n{hf.ModelCardData(**named, eval_results=[result]).to_yaml()}\n---\n\n"
     entry = entry_of(get_registry(), source)
     points = curve(source.path / CURVE)
-    is_pulled = os.path.lexists(source.path / PULLED)
+    is_pulled = os.path.lexists(source.path / PULLED_JSON)
     text += card_text(directory, entry, points, repo.partition("/")[2], repo, film, is_pulled)
     replace_file(directory.path / CARD, text.encode())
 
@@ -295,7 +295,9 @@ def _contents(api: hf.HfApi, repo: str, revision: str | None) -> dict[str, bytes
                 f"{repo}: {name} has {size:,} bytes, and more than {LIMITS[name]:,} are not fetched"
             )
     told = json.dumps({"repo": repo, "commit": commit, "endpoint": constants.ENDPOINT})
-    return {name: _fetch(repo, name, commit, size) for name, size in sizes.items()} | {PULLED: told.encode()}
+    return {name: _fetch(repo, name, commit, size) for name, size in sizes.items()} | {
+        PULLED_JSON: told.encode()
+    }
 
 
 def _fetch(repo: str, name: str, commit: str, size: int) -> bytes:

@@ -25,12 +25,13 @@ from a3c_zoo.files import MAX_TEXT, read_bytes, replace_file
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import load_from
-from a3c_zoo.store.checkpoint_bytes import PARAMETERS, PART, STATISTICS
+from a3c_zoo.store.checkpoint_bytes import PART, STATISTICS
 from a3c_zoo.store.checkpoints import CHECKPOINT_FORMAT, FINAL, PolicyState, load_policy_state
 from a3c_zoo.store.command_lines import without_folders
 from a3c_zoo.store.directory import RunDirectory, disk_errors, run_argument
 from a3c_zoo.store.recommended import RECOMMENDED, choose, return_of
 from a3c_zoo.store.run import Run, find_run
+from a3c_zoo.store.run_files import CONFIG_YML, META_JSON, PARAMETERS
 from a3c_zoo.store.saved_state import to_plain
 from a3c_zoo.store.trained import for_others
 
@@ -90,7 +91,7 @@ def save_folder(
         meta["checkpoint"] = f"the best of {outcome.steps:,} steps: {return_of(saved.state)}"
     outcome = _of_checkpoint(outcome, saved.state)
     config = read_bytes(directory.config_file, MAX_TEXT)
-    texts = {"config.yml": config, "meta.json": (json.dumps(meta, indent=2) + "\n").encode()}
+    texts = {CONFIG_YML: config, META_JSON: (json.dumps(meta, indent=2) + "\n").encode()}
     with disk_errors(folder, "make", place):
         folder.mkdir(parents=True)
     try:

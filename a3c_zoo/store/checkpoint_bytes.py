@@ -28,12 +28,13 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from a3c_zoo.errors import type_and_message
 from a3c_zoo.files import MAX_CHECKPOINT, MAX_TABLE, open_file
 from a3c_zoo.hardware import available_memory
+from a3c_zoo.store.run_files import PARAMETERS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: The one file with numbers in a trained agent's folder. Names of tensors: each parameter's begins with `PART`.
-PARAMETERS, PART, STATISTICS = "parameters.safetensors", "parameters.", "observation statistics"
+#: Names of tensors in a trained agent's file: each parameter's begins with `PART`.
+PART, STATISTICS = "parameters.", "observation statistics"
 #: The name of this project's metadata in a file.
 METADATA: Final = "a3c_zoo"
 #: The most bytes of a file's header: names and places of tensors, and the JSON. Python's objects take 25 times as much.

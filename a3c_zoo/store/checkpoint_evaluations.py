@@ -14,8 +14,8 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import fields_of, other_format, read_json, shown
 from a3c_zoo.records import Evaluation
 from a3c_zoo.store.directory import disk_errors, write_json
+from a3c_zoo.store.run_files import EVALUATIONS_JSON, EVALUATIONS_LOCK
 
-EVALUATIONS_FILE: Final = "evaluations.json"
 EVALUATIONS_FORMAT: Final = 1
 #: How long one comparison waits while another writes the evaluations of the same run, in seconds.
 LOCK_LIMIT_S: Final = 60.0
@@ -53,23 +53,23 @@ def evaluations_of(run: Path) -> tuple[CheckpointEvaluation, ...]:
         NewerFormatError: a newer version wrote it.
     """
     try:
-        content = read_json(run / EVALUATIONS_FILE)
+        content = read_json(run / EVALUATIONS_JSON)
         number = content["format"]
         rows = content["evaluations"] if number == EVALUATIONS_FORMAT else []
     except (OSError, ValueError, KeyError, TypeError):
         return ()
     if isinstance(number, int) and number > EVALUATIONS_FORMAT:
-        text = f"{shown(run / EVALUATIONS_FILE)} has format {other_format(number, EVALUATIONS_FORMAT)}"
+        text = f"{shown(run / EVALUATIONS_JSON)} has format {other_format(number, EVALUATIONS_FORMAT)}"
         raise NewerFormatError(text)
     try:
         evaluations = sorted(map(_checkpoint_evaluation, rows), key=lambda each: each.key)
     except (KeyError, TypeError, ValueError) as error:
-        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged") from error
+        raise RunDirectoryError(f"{EVALUATIONS_JSON} is damaged") from error
     if len({each.key for each in evaluations}) < len(evaluations):
-        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: it has checkpoints twice")
+        raise RunDirectoryError(f"{EVALUATIONS_JSON} is damaged: it has checkpoints twice")
     by_mode = ([each for each in evaluations if each.key[1] == is_greedy] for is_greedy in (False, True))
     if any(one.training_s >= two.training_s for mode in by_mode for one, two in itertools.pairwise(mode)):
-        raise RunDirectoryError(f"{EVALUATIONS_FILE} is damaged: its training_s do not rise")
+        raise RunDirectoryError(f"{EVALUATIONS_JSON} is damaged: its training_s do not rise")
     return tuple(evaluations)
 
 
@@ -91,14 +91,14 @@ def keep_evaluations(
         RunDirectoryError: the file cannot be written, or another process holds the lock for too long.
         NewerFormatError: a newer version wrote the file.
     """
-    with disk_errors(run, "write"), filelock.FileLock(run / ".evaluations.lock", timeout=LOCK_LIMIT_S):
+    with disk_errors(run, "write"), filelock.FileLock(run / EVALUATIONS_LOCK, timeout=LOCK_LIMIT_S):
         every = {each.key: each for each in (*kept_evaluations(run, episodes), *evaluations)}
         rows = [
             {"steps": each.steps, "training_s": each.training_s, **asdict(each.evaluation)}
             for _, each in sorted(every.items())
         ]
         content = {"format": EVALUATIONS_FORMAT, "episodes": episodes, "seed": seed, "evaluations": rows}
-        write_json(run / EVALUATIONS_FILE, content)
+        write_json(run / EVALUATIONS_JSON, content)
 
 
 def kept_evaluations(run: Path, episodes: int) -> tuple[CheckpointEvaluation, ...]:

@@ -20,15 +20,9 @@ from pydantic import Field
 from a3c_zoo.errors import DivergedError, RunDirectoryError, printable
 from a3c_zoo.files import other_format, shown, why_closed
 from a3c_zoo.records import Evaluation
-from a3c_zoo.store.checkpoint_bytes import (
-    PARAMETERS,
-    OtherFormatError,
-    may_be_whole,
-    read_content,
-    read_head,
-    to_bytes,
-)
+from a3c_zoo.store.checkpoint_bytes import OtherFormatError, may_be_whole, read_content, read_head, to_bytes
 from a3c_zoo.store.directory import RunDirectory, disk_errors, write_atomically
+from a3c_zoo.store.run_files import PARAMETERS
 from a3c_zoo.store.saved_state import State, from_plain, not_finite, to_plain
 
 CHECKPOINT_FORMAT: Final = 3

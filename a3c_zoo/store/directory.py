@@ -31,6 +31,15 @@ from a3c_zoo.files import (
 )
 from a3c_zoo.hardware import machine
 from a3c_zoo.records import Outcome
+from a3c_zoo.store.run_files import (
+    CONFIG_YML,
+    META_JSON,
+    OUTCOME_JSON,
+    PULLED_JSON,
+    RUN_LOCK,
+    SOLVED_JSON,
+    TIMING_JSON,
+)
 from a3c_zoo.system import is_own, user
 
 if TYPE_CHECKING:
@@ -39,10 +48,6 @@ if TYPE_CHECKING:
 #: Rises when a run directory of an older version can no longer be read.
 RUN_FORMAT = 1
 DEFAULT_RUNS_DIR = Path("runs")
-#: Written when a comparison has trained a run: it is reused as it is. A run that goes on loses it.
-TIMING_FILE: Final = "timing.json"
-#: Written by `a3c-zoo pull`: from where an agent comes. It is never one's own run.
-PULLED: Final = "pulled.json"
 #: How messages name another place for runs.
 OTHER_RUNS_DIR: Final = "--runs-dir DIR"
 #: What stands in the way of a file: a link, other names of it (hard links), a folder, a FIFO.
@@ -101,17 +106,17 @@ class RunDirectory:
         self.path = path
         self.home = home
         self.new_config: bytes | None = None
-        self.config_file = home / "config.yml"
-        self.meta_file = home / "meta.json"
-        self.outcome_file = home / "outcome.json"
-        self.solved_file = home / "solved.json"
+        self.config_file = home / CONFIG_YML
+        self.meta_file = home / META_JSON
+        self.outcome_file = home / OUTCOME_JSON
+        self.solved_file = home / SOLVED_JSON
         self.checkpoints = home / "checkpoints"
         self.best_file = self.checkpoints / "best.pt"
         self.evaluated_file = self.checkpoints / ".evaluated.pt"
         self.checked_file = self.checkpoints / ".checked.pt"
         self.films = home / "films"
         self.filmed_file = self.films / ".filmed.mp4"
-        self._lock = filelock.FileLock(home / "run.lock")
+        self._lock = filelock.FileLock(home / RUN_LOCK)
 
     @classmethod
     def create(
@@ -156,7 +161,7 @@ class RunDirectory:
 
     def is_running(self) -> bool:
         """Whether a process holds the lock. The operating system frees it when that process ends."""
-        lock = self.path / "run.lock"
+        lock = self.path / RUN_LOCK
         try:
             return os.path.lexists(lock) and is_locked(lock, LOCK_PATIENCE_S)
         except OSError as error:
@@ -178,7 +183,7 @@ class RunDirectory:
     def forget_end(self) -> None:
         """Deletes outcome.json, and timing.json, which is made of it: they must not seem to tell of this session."""
         with disk_errors(self.path, "delete files in"):
-            for path in (self.outcome_file, self.home / TIMING_FILE):
+            for path in (self.outcome_file, self.home / TIMING_JSON):
                 path.unlink(missing_ok=True)
 
 
@@ -247,11 +252,11 @@ def why_not_own(path: Path, runs_dir: Path) -> str:
     ours = Path(os.path.realpath(runs_dir))
     if real == ours or not real.is_relative_to(ours):
         return f"{path} lies outside of {runs_dir} (--runs-dir)"
-    if os.path.lexists(real / PULLED):
+    if os.path.lexists(real / PULLED_JSON):
         return f"{path} was pulled from a hub"
     try:
-        named = [real / name for name in ("config.yml", "meta.json") if os.path.lexists(real / name)]
-        for path_inside in (real, *(named if real / "meta.json" in named else real.iterdir())):
+        named = [real / name for name in (CONFIG_YML, META_JSON) if os.path.lexists(real / name)]
+        for path_inside in (real, *(named if real / META_JSON in named else real.iterdir())):
             status = path_inside.lstat()
             if not is_own(status):
                 return f"user {status.st_uid} owns {path_inside}, and you are user {user()}"
@@ -278,7 +283,7 @@ def run_paths(runs_dir: Path) -> list[Path]:
 def _may_be_run(path: Path) -> bool:
     try:
         # lstat raises OSError if there is none.
-        return stat.S_ISDIR(path.stat().st_mode) and bool((path / "meta.json").lstat())
+        return stat.S_ISDIR(path.stat().st_mode) and bool((path / META_JSON).lstat())
     except PermissionError:
         return True
     except OSError:

@@ -18,8 +18,8 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import read_lines
 from a3c_zoo.store.directory import disk_errors, write_atomically
 from a3c_zoo.store.rows import EVALUATIONS, RowFile
+from a3c_zoo.store.run_files import EVALUATIONS_CSV, EVALUATIONS_NPZ
 
-EVALUATIONS_CSV, EVALUATIONS_NPZ = EVALUATIONS.name, "evaluations.npz"
 HEADER = "step,seconds,mode,return,length\n"
 #: Mode → what the names of its arrays in evaluations.npz begin with. EvalCallback plays greedily by default.
 PREFIXES: Final = {"greedy": "", "sampled": "sampled_"}

@@ -23,7 +23,7 @@ from a3c_zoo.files import read_bytes
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation
-from a3c_zoo.store.evaluation_files import EVALUATIONS_NPZ
+from a3c_zoo.store.run_files import EVALUATIONS_NPZ
 from a3c_zoo.store.tables import (
     ATARI_FRAME_SKIP,
     GREATEST,

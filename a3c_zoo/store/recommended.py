@@ -17,7 +17,6 @@ from typing import Final
 
 from a3c_zoo.errors import RunDirectoryError, printable
 from a3c_zoo.records import Outcome
-from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import (
     BEST,
     FINAL,
@@ -28,6 +27,7 @@ from a3c_zoo.store.checkpoints import (
     step_file,
 )
 from a3c_zoo.store.run import Run
+from a3c_zoo.store.run_files import PARAMETERS
 from a3c_zoo.words import return_text
 
 #: Stands for the checkpoint that a run recommends.

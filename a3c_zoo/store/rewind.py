@@ -26,7 +26,7 @@ from a3c_zoo.store.checkpoints import (
     step_file,
     write_checkpoint,
 )
-from a3c_zoo.store.directory import TIMING_FILE, RunDirectory, disk_errors
+from a3c_zoo.store.directory import RunDirectory, disk_errors
 from a3c_zoo.store.films import films_by_step
 from a3c_zoo.store.rows import (
     EVALUATIONS,
@@ -37,6 +37,15 @@ from a3c_zoo.store.rows import (
     free_name,
     open_rows,
     set_file_aside,
+)
+from a3c_zoo.store.run_files import (
+    EVALUATIONS_CSV,
+    EVALUATIONS_JSON,
+    EVALUATIONS_NPZ,
+    MONITOR_CSV,
+    OUTCOME_JSON,
+    SOLVED_JSON,
+    TIMING_JSON,
 )
 from a3c_zoo.system import bytes_on_disk
 
@@ -113,7 +122,7 @@ def _known_end(directory: RunDirectory, table: Table, position: int, step: int, 
             renamed = set_file_aside(path)
             assert renamed is not None  # it is there
             if table == EVALUATIONS:
-                set_file_aside(directory.home / "evaluations.npz")
+                set_file_aside(directory.home / EVALUATIONS_NPZ)
             then = f"training goes on with a new one; this one is now {renamed.name}"
     lost_rows.append(f"{shown(path)} has other rows than its checkpoint says: {then}")
     return end
@@ -157,7 +166,7 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
     with disk_errors(directory.checkpoints, "write"):
         folder = _folder_with(copied, directory.checkpoints)
         # These are of checkpoints, and of a run, that are no more.
-        for name in ("evaluations.json", TIMING_FILE):
+        for name in (EVALUATIONS_JSON, TIMING_JSON):
             (directory.home / name).unlink(missing_ok=True)
         # If this is cut short, the newest that is left is the nearest to the step.
         for path in films + later[::-1]:
@@ -180,8 +189,8 @@ def _folder_with(copied: Sequence[Path], parent: Path) -> Path:
 
 def _files_to_copy(directory: RunDirectory) -> list[Path]:
     """The files whose rows are going to be cut. Raises RunDirectoryError for a link, a FIFO or a huge sparse file."""
-    evaluations = ("evaluations.csv", "evaluations.npz", "evaluations.json")
-    names = ("monitor.csv", *evaluations, "outcome.json", "solved.json", TIMING_FILE)
+    evaluations = (EVALUATIONS_CSV, EVALUATIONS_NPZ, EVALUATIONS_JSON)
+    names = (MONITOR_CSV, *evaluations, OUTCOME_JSON, SOLVED_JSON, TIMING_JSON)
     paths = [path for path in (directory.home / name for name in names) if os.path.lexists(path)]
     for path in paths:
         try:

@@ -18,6 +18,7 @@ from typing import IO, ClassVar, NamedTuple
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, open_file, shown, write_all
 from a3c_zoo.store.directory import disk_errors
+from a3c_zoo.store.run_files import EVALUATIONS_CSV, MONITOR_CSV
 
 #: How often rows that wait in memory are tried again, in seconds.
 RETRY_S = 5.0
@@ -37,8 +38,8 @@ class Table(NamedTuple):
     head_lines: int
 
 
-MONITOR = Table("monitor.csv", 3, 2)
-EVALUATIONS = Table("evaluations.csv", 0, 1)
+MONITOR = Table(MONITOR_CSV, 3, 2)
+EVALUATIONS = Table(EVALUATIONS_CSV, 0, 1)
 
 
 def end_of_rows(folder: Path, table: Table, step: int) -> int:

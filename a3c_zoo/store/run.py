@@ -25,11 +25,11 @@ from a3c_zoo.files import (
 )
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Evaluation, Outcome
-from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.store.command_lines import command_of
-from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, PULLED, RUN_FORMAT, RunDirectory, run_paths, why_not_own
+from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, RUN_FORMAT, RunDirectory, run_paths, why_not_own
 from a3c_zoo.store.needed_plugins import give_again, not_given, what_is_missing
+from a3c_zoo.store.run_files import META_JSON, MONITOR_CSV, PARAMETERS, PULLED_JSON
 from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of, vec_env_choice_of, vec_env_of
 from a3c_zoo.version import __version__
 
@@ -273,7 +273,7 @@ class Run(RunDirectory):
             return "newer"
         except RunDirectoryError:
             return "damaged"
-        if os.path.lexists(self.path / PULLED):
+        if os.path.lexists(self.path / PULLED_JSON):
             return "pulled"
         if is_alive:
             return "running"
@@ -324,7 +324,7 @@ class Run(RunDirectory):
     @property
     def is_agent_alone(self) -> bool:
         """Whether it is a trained agent's folder, without the run: one that was pulled, or `save_trained` wrote."""
-        return any(os.path.lexists(self.path / name) for name in (PULLED, PARAMETERS))
+        return any(os.path.lexists(self.path / name) for name in (PULLED_JSON, PARAMETERS))
 
     def _has_later_checkpoint(self) -> bool:
         """Whether it has a checkpoint of after its first step."""
@@ -335,7 +335,7 @@ class Run(RunDirectory):
     def has_episodes(self) -> bool:
         """Whether it has ended a training episode, as far as its monitor.csv can be read."""
         try:
-            return read_bytes(self.path / "monitor.csv", MAX_TABLE).count(b"\n") > 2
+            return read_bytes(self.path / MONITOR_CSV, MAX_TABLE).count(b"\n") > 2
         except OSError:
             return False
 
@@ -423,7 +423,7 @@ def find_run(run: str | Path, runs_dir: Path = DEFAULT_RUNS_DIR, trust: bool = F
     if run == "":  # a variable of the shell that is not set; as a path it would be the current folder
         raise RunDirectoryError("the name of a run is empty. See: a3c-zoo list runs")
     for path in (Path(run), runs_dir / run):
-        if os.path.isfile(path / "meta.json"):  # False also for a name that no file can have
+        if os.path.isfile(path / META_JSON):  # False also for a name that no file can have
             doubt = why_not_own(path, runs_dir)
             return Run(path, trust or not doubt, doubt)
     if closed := why_closed(Path(run)) or why_closed(runs_dir / run):

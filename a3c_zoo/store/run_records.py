@@ -20,6 +20,7 @@ from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, why_not_own
 from a3c_zoo.store.foreign_runs import ForeignRun, is_foreign_run, read_foreign_run
 from a3c_zoo.store.run import Run, RunSummary, method_name
+from a3c_zoo.store.run_files import CONFIG_YML, META_JSON, MONITOR_CSV
 from a3c_zoo.store.tables import Curve, read_monitor
 from a3c_zoo.store.timing_file import Timing
 
@@ -256,7 +257,7 @@ def _is_run(path: Path) -> bool:
 
 def _is_ours(path: Path) -> bool:
     is_file, is_dir = os.path.isfile, os.path.isdir  # False for what may not be looked at
-    return is_file(path / "meta.json") or (is_file(path / "config.yml") and is_dir(path / "checkpoints"))
+    return is_file(path / META_JSON) or (is_file(path / CONFIG_YML) and is_dir(path / "checkpoints"))
 
 
 def _ours(run: Run, strict: bool) -> RunRecord:
@@ -268,7 +269,7 @@ def _ours(run: Run, strict: bool) -> RunRecord:
     settings = run.settings
     if strict:
         _refuse_unfinished(outcome)
-    file = run.path / "monitor.csv"
+    file = run.path / MONITOR_CSV
     if not os.path.lexists(file):
         raise RunDirectoryError("incomplete: it has no monitor.csv")
     returns, lengths, seconds, steps = read_monitor(file, ("r", "l", "t", "step"), torn_end=not strict).rows.T

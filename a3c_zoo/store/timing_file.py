@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from a3c_zoo.errors import printable
 from a3c_zoo.files import MAX_TABLE, MAX_TEXT, fields_of, open_file, read_json
-from a3c_zoo.store.directory import TIMING_FILE, write_json
+from a3c_zoo.store.directory import write_json
+from a3c_zoo.store.run_files import EVENTS_JSONL, TIMING_JSON
 
 #: Environment variables that change the speed of a run, for example by torch's number of threads.
 SPEED_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
@@ -45,7 +46,7 @@ def speed_variables() -> dict[str, str]:
 def timing_of(run: Path) -> Timing | None:
     """Reads a run's timing.json; None if there is none, or a damaged one."""
     try:
-        content = fields_of(Timing, read_json(run / TIMING_FILE))
+        content = fields_of(Timing, read_json(run / TIMING_JSON))
         variables = {name: printable(str(value)) for name, value in content["variables"].items()}
         if not variables.keys() <= set(SPEED_VARIABLES):  # a report prints them before a command, for a shell
             return None
@@ -70,7 +71,7 @@ def write_timing(run: Path, calibration_s: float, wall_s: float, settings: Mappi
         "torch_threads": torch_threads_of(run, settings),
         "vec_env": vec_env_of(run, settings),
     }
-    write_json(run / TIMING_FILE, content)
+    write_json(run / TIMING_JSON, content)
 
 
 def torch_threads_of(run: Path, settings: Mapping[str, Any]) -> int | None:
@@ -151,7 +152,7 @@ def _last_event(run: Path, kind: str) -> dict[str, Any]:
     Raises:
         ValueError: events.jsonl is damaged.
     """
-    file = run / "events.jsonl"
+    file = run / EVENTS_JSONL
     found: dict[str, Any] = {}
     if os.path.lexists(file):
         try:

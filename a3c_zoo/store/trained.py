@@ -21,7 +21,6 @@ from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
 from a3c_zoo.plugins.entries import TrainedEntry
 from a3c_zoo.plugins.registry import Registry, get_registry, whole_examples
 from a3c_zoo.plugins.typed_names import env_name
-from a3c_zoo.store.checkpoint_bytes import PARAMETERS
 from a3c_zoo.store.checkpoints import (
     FINAL,
     Checkpoint,
@@ -32,8 +31,9 @@ from a3c_zoo.store.checkpoints import (
     read_state,
 )
 from a3c_zoo.store.command_lines import command_of, shell_line, without_folders
-from a3c_zoo.store.directory import PULLED, run_paths
+from a3c_zoo.store.directory import run_paths
 from a3c_zoo.store.run import Run, find_run, list_runs
+from a3c_zoo.store.run_files import PARAMETERS, PULLED_JSON
 
 #: What offers the trained agents of this project: its distribution, and the package with their folders.
 DISTRIBUTION, PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
@@ -60,7 +60,7 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
     pulled = None
     with suppress(RunDirectoryError):
         run = find_run(name, runs_dir, trust)
-        if (offered or name in registry.envs) and os.path.lexists(run.path / PULLED):
+        if (offered or name in registry.envs) and os.path.lexists(run.path / PULLED_JSON):
             pulled = run
         elif agent is None:
             return run
