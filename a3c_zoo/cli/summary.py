@@ -9,7 +9,9 @@ from a3c_zoo.display.pieces import duration, speed
 from a3c_zoo.errors import printable_lines
 from a3c_zoo.records import RETURN_WINDOW, Outcome
 from a3c_zoo.store.checkpoints import BEST
-from a3c_zoo.store.directory import run_argument
+from a3c_zoo.store.directory import RunDirectory, run_argument
+from a3c_zoo.store.films import films_by_step
+from a3c_zoo.store.run_files import EVALUATIONS_CSV, EVENTS_JSONL
 from a3c_zoo.words import agents_text, counted, return_text
 
 if TYPE_CHECKING:
@@ -67,9 +69,20 @@ def summary(outcome: Outcome, run: RunConfig | None = None, has_target: bool = T
         lines.append(f"  watch it    {next_command(f'play {run_argument(outcome.run)} --checkpoint best')}")
     if outcome.evaluator_fault is not None:
         lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
+    if run is not None and run.film_every:
+        lines.append(f"  films       {_films(RunDirectory(outcome.run))}")
     if outcome.steps > 0:  # otherwise there is no checkpoint to go on from
         lines.append(f"  next        {_next_command(outcome, run)}")
     return printable_lines("\n".join(lines))
+
+
+def _films(run: RunDirectory) -> str:
+    """How many films a run that makes some has, and where; or why there is none."""
+    if number := len(films_by_step(run)):
+        return f"{number:,} in {run.films}"
+    if (run.path / EVALUATIONS_CSV).exists():
+        return f"none: {run.path / EVENTS_JSONL} says why"
+    return "none: the run ended before an evaluation had. --serial waits for them: -o evaluation_every_steps=1000"
 
 
 def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:
