@@ -49,8 +49,8 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Fault, Replacements
 from a3c_zoo.processes.pool import WorkerPool
 from a3c_zoo.records import Progress
+from a3c_zoo.runs.notices import many_workers
 from a3c_zoo.runs.setup import RunSetup
-from a3c_zoo.runs.train import _many_workers
 from tests.test_learner_agents import CARTPOLE, MLP
 from tests.test_supervision import worker_pids
 from tests.toys import ADAM, TinyNetwork
@@ -432,7 +432,7 @@ def test_the_start_tells_of_teams_and_does_not_doubt_the_rate() -> None:
         config = resolve("run.workers=16", *overrides, env="gym:LunarLander-v3")
         assert config.sets_workers == 2
         setup = RunSetup.of(get_registry(), config, False)
-        return setup.title, len(_many_workers(setup.config))
+        return setup.title, len(many_workers(setup.config))
 
     assert told() == ("a3c on gym:LunarLander-v3, seed 0, 16 workers in 2 teams", 0)
     assert told("agent.teams=null") == ("a3c on gym:LunarLander-v3, seed 0, 16 workers", 1)

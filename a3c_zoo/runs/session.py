@@ -23,7 +23,7 @@ from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
 from a3c_zoo.runs.full_disk import FullDisk, lacks_room
 from a3c_zoo.runs.progress import RunProgress, Stopping
 from a3c_zoo.runs.recorder import Recorder
-from a3c_zoo.runs.setup import RunSetup, Watch
+from a3c_zoo.runs.setup import Initial, RunSetup, Watch
 from a3c_zoo.runs.solved_check import SolvedCheck
 from a3c_zoo.seeds import CHECK_EVALUATIONS
 from a3c_zoo.store.checkpoints import (
@@ -62,20 +62,8 @@ class Session:
         self.supported_spaces: Sequence[str] = setup.agent.spaces
         self.serial = setup.serial
         self._solved_step = setup.solved_step
-        if saved:
-            state = saved.state
-            initial = None
-        else:
-            state = None
-            initial = setup.initial
-        self.checkpoint: Mapping[str, Any] | None = saved.agent if saved else None
-        is_acting = saved is not None and saved.is_acting
-        self.acting_counts: Report | None = None
-        if state and is_acting:
-            self.acting_counts = Report(steps=state.steps, updates=state.updates)
-        if initial:
-            self.checkpoint = initial.agent
-            self.acting_counts = Report()
+        state = saved.state if saved else None
+        self.checkpoint, self.acting_counts = _start_of(saved, setup.initial)
         self._watch = watch
         self._clock = watch.clock
         if state:
@@ -88,19 +76,10 @@ class Session:
         check = SolvedCheck(task, 0 if self.serial else available_cores(), watch.stop.stop_evaluation)
         self._stopping = Stopping(setup, watch, self._progress, check, state)
         self._recorder = Recorder(directory, setup, watch, state)
-        self._evaluator: Evaluator | None = None
         self._evaluations = state.evaluator if state else None  # of earlier sessions
+        self._evaluator: Evaluator | None = None
         if self.config.run.has_evaluator:
-            player: EvaluationProcess | EvaluationInTurn
-            if self.serial:
-                player = EvaluationInTurn(watch.clock, watch.stop.stop_evaluation)
-            else:
-                player = EvaluationProcess("a3c-zoo evaluator")
-            if state and not self._evaluations:  # rows of later steps are of a session that was killed
-                self._evaluations = EvaluatorState(
-                    0, 0, 0.0, end_of_rows(directory.home, EVALUATIONS, state.steps)
-                )
-            self._evaluator = Evaluator(directory, setup, player, self._evaluations, self.event)
+            self._evaluator = self._make_evaluator(setup, state)
         self._best = BestPolicy(directory, self._progress)  # not asked where there is an evaluator
         self._checks = Allowance(self.config.run.worker_restarts)
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
@@ -109,6 +88,18 @@ class Session:
         self._next_checkpoint_s = self._next_look_s = 0.0
         self._told_skipped = 0
         self._next_pause = self.config.run.next_pause(self._progress.steps)
+
+    def _make_evaluator(self, setup: RunSetup, state: RunState | None) -> Evaluator:
+        """The evaluator, which goes on behind the rows of earlier sessions."""
+        player: EvaluationProcess | EvaluationInTurn
+        if self.serial:
+            player = EvaluationInTurn(self._clock, self._watch.stop.stop_evaluation)
+        else:
+            player = EvaluationProcess("a3c-zoo evaluator")
+        if state and not self._evaluations:  # rows of later steps are of a session that was killed
+            end = end_of_rows(self.directory.home, EVALUATIONS, state.steps)
+            self._evaluations = EvaluatorState(0, 0, 0.0, end)
+        return Evaluator(self.directory, setup, player, self._evaluations, self.event)
 
     # What an agent calls (`RunContext`)
 
@@ -440,3 +431,16 @@ class Session:
             stack.callback(self._recorder.close)
             if self._evaluator:
                 stack.callback(self._evaluator.close)
+
+
+def _start_of(
+    saved: Checkpoint[RunState] | None, initial: Initial | None
+) -> tuple[Mapping[str, Any] | None, Report | None]:
+    """The agent's state with which a session begins; and the counts so far if it is a state for acting alone."""
+    if saved is not None and saved.is_acting:
+        return saved.agent, Report(steps=saved.state.steps, updates=saved.state.updates)
+    if saved is not None:
+        return saved.agent, None
+    if initial is not None:
+        return initial.agent, Report()
+    return None, None

@@ -30,7 +30,8 @@ from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.processes.start import pickled, without_collections
-from a3c_zoo.records import FINISHED, Outcome, Reason
+from a3c_zoo.records import FINISHED, Outcome, Reason, RunEvent
+from a3c_zoo.runs.notices import budget_told, events_of_new, events_of_resume
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
@@ -39,19 +40,15 @@ from a3c_zoo.store.directory import RunDirectory, disk_errors, refuse_place_of_r
 from a3c_zoo.store.rewind import go_on_from
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_files import PARAMETERS
-from a3c_zoo.words import counted
 
 if TYPE_CHECKING:
-    from a3c_zoo.config import Config, RunConfig
+    from a3c_zoo.config import RunConfig
     from a3c_zoo.runs.session import Session
 
 #: Keys that may change when a run is resumed. `run.steps` may be what a schedule falls over.
 RESUMABLE_KEYS = [f"run.{key}" for key, option in TRAIN_OPTIONS.items() if option.on_resume]
 #: Keys by which a run ends.
 ENDS: Final = {"run.steps", "run.episodes", "run.time_limit_s", "run.stop_return"}
-#: With more than this many times the workers of a set, or of a run until now, a learning rate is doubted
-#: (docs/scaling.md: staleness 8).
-MANY_WORKERS = 4
 
 
 def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Observer) -> Outcome:
@@ -63,15 +60,8 @@ def train_new(setup: RunSetup, runs_dir: Path, name: str | None, observer: Obser
         directory = RunDirectory.create(runs_dir, setup.config, setup.meta(), name)
         stack.callback(directory.unlock)
         setup.registry.given_to_run(directory.home, setup.entry.name)
-        told = setup.initial and setup.initial.told
-        text = (
-            told and f"begins with the parameters of {told['name']}, {told['steps']:,} steps on {told['env']}"
-        )
-        events = [("init_from", text, "")] if text else []
-        events += [] if setup.serial else _many_workers(setup.config)  # in turn, little is stale
-        events += _early_schedule(setup.config)
         try:
-            outcome = _train(setup, directory, None, events, watch)
+            outcome = _train(setup, directory, None, events_of_new(setup), watch)
         except (ZooError, KeyboardInterrupt) as error:
             if isinstance(error, KeyboardInterrupt) or error.exit_status == ZooError.exit_status:
                 _remove_if_empty(directory)
@@ -109,63 +99,6 @@ def examine(setup: RunSetup, runs_dir: Path, name: str | None) -> None:
         from a3c_zoo.learning.action_masks import masks_refused
 
         raise masks_refused(setup.entry.name, setup.agent.name)
-
-
-def _many_workers(config: Config, before: Config | None = None) -> list[tuple[str, str, str]]:
-    """An event if the learning rate is for far fewer workers, of which docs/scaling.md has an example.
-
-    Args:
-        before: the configuration, as it was, of a run that goes on; None for a new run, whose rate is that of its set.
-    """
-    if before is None:
-        few = config.sets_workers
-        source = config.sources.get("optimizer.learning_rate", "")
-        cure = "lower optimizer.learning_rate"
-    else:
-        few = before.teams
-        source = "the run"
-        cure = "go on with fewer --workers"
-    many = config.teams  # further workers learn in teams
-    optimizer = config.optimizer
-    if few is None or optimizer is None or many <= MANY_WORKERS * few:
-        return []
-    rate = f"{source} has a learning rate for {counted(few, 'workers')}, {optimizer.learning_rate:g}"
-    text = f"{rate}. It may be too high for {many:,}: if the return does not rise, {cure}"
-    return [("many_workers", text, "")]
-
-
-def _early_schedule(config: Config) -> list[tuple[str, str, str]]:
-    """An event if the learning rate falls to 0 before the run ends: what comes after that teaches nothing."""
-    optimizer = config.optimizer
-    run = config.run
-    if optimizer is None or optimizer.schedule == "constant" or optimizer.final_learning_rate > 0:
-        return []
-    length = optimizer.schedule_steps
-    if length is None or (run.steps is not None and run.steps <= length):
-        return []
-    # Nobody knows the end of such a run in steps.
-    if run.steps is None and (run.time_limit_s, run.episodes) != (None, None):
-        return []
-    text = f"optimizer.schedule_steps is {length:,}: after so many steps the learning rate is 0, and nothing is learned"
-    return [("early_schedule", f"{text}. Leave it out, and give a budget: --steps N", "")]
-
-
-def _budget_told(config: Config) -> str | None:
-    """A line about the budgets of a new run that no option gives: what they are, and who gives them. None without."""
-    sources = config.sources
-    limits = {
-        "steps": ("--steps", f"{config.run.steps or 0:,} steps"),
-        "episodes": ("--episodes", counted(config.run.episodes or 0, "episodes")),
-        "time_limit_s": ("--time-limit", f"{config.run.time_limit_s or 0:,.10g} s of training"),
-    }
-    told = []
-    for key, (option, amount) in limits.items():
-        source = sources.get(f"run.{key}", "")
-        if getattr(config.run, key) is not None and source not in (option, "-o"):
-            told.append(
-                f"about {amount} at most, the budget of {source.rpartition(':')[0]} ({option} changes it)"
-            )
-    return "; ".join(told) or None
 
 
 def train_on(
@@ -210,11 +143,9 @@ def train_on(
         saved, events = go_on_from(directory, FINAL if checkpoint is None else str(checkpoint), examine)
         if solved_step := _solved_before(directory, saved.state.steps):
             setup = replace(setup, solved_step=solved_step)
-            events.append(
-                ("solved_before", f"this run was solved at step {solved_step:,} and stays solved", "")
-            )
-        events += _other_number(before, setup.config, saved)
-        events += [] if setup.serial else _many_workers(setup.config, before)
+            text = f"this run was solved at step {solved_step:,} and stays solved"
+            events.append(RunEvent("solved_before", text))
+        events += events_of_resume(before, setup, saved)
         if flags:
             directory.new_config = values
         return _train(setup, directory, saved, events, watch)
@@ -225,20 +156,6 @@ def _refuse_too_many(workers: int) -> None:
     from a3c_zoo.agents.with_workers import check_processes  # imports torch
 
     check_processes(workers)
-
-
-def _other_number(before: Config, config: Config, saved: Checkpoint[RunState]) -> list[tuple[str, str, str]]:
-    """An event if a run goes on with another number of workers: what it keeps. before: its configuration as it was."""
-    workers = config.run.workers
-    if workers == before.run.workers:
-        return []
-    if saved.agent.get("optimizer") and not saved.is_acting:
-        kept = "parameters, moments, statistics and counts stay"
-    else:
-        kept = "parameters, statistics and counts stay; moments begin anew"
-    number = counted(workers, "workers")
-    text = f"{number} in place of {before.run.workers:,}: {kept}, environments begin new episodes"
-    return [("workers_changed", text, "")]
 
 
 def _has_ended_by_a_budget(directory: Run) -> bool:
@@ -345,7 +262,7 @@ def _train(
     setup: RunSetup,
     directory: RunDirectory,
     saved: Checkpoint[RunState] | None,
-    events: list[tuple[str, str, str]],
+    events: list[RunEvent],
     watch: Watch,
 ) -> Outcome:
     """Runs sessions until one ends in order. After a failure that no new worker cures, another one begins.
@@ -356,7 +273,7 @@ def _train(
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
     for line in filter(None, (setup.workers_told, setup.teams_told)):
         watch.observer.message(line)
-    if saved is None and (told := _budget_told(setup.config)):
+    if saved is None and (told := budget_told(setup.config)):
         watch.observer.message(told)
     allowance = Allowance(setup.config.run.restarts)
     while True:
@@ -371,7 +288,8 @@ def _train(
                 error.add_note(f"(and it cannot go on from a checkpoint: {second})")
                 raise error from None
             reason = f"{first_line(error)} ({allowance.used} of {allowance.most} restarts in an hour)"
-            events.append(("restarted", f"going on from step {saved.state.steps:,}: {reason}", str(error)))
+            text = f"going on from step {saved.state.steps:,}: {reason}"
+            events.append(RunEvent("restarted", text, str(error)))
             watch = Watch(watch.observer, watch.stop, setup.run_hooks())
             watch.stop.is_over = watch.stop.interrupts = False
 
@@ -380,7 +298,7 @@ def _run_session(
     setup: RunSetup,
     directory: RunDirectory,
     saved: Checkpoint[RunState] | None,
-    events: list[tuple[str, str, str]],
+    events: list[RunEvent],
     watch: Watch,
 ) -> Outcome:
     """Runs the agent under a session. However it ends, the files are closed."""
@@ -391,8 +309,9 @@ def _run_session(
         from a3c_zoo.runs.session import Session
 
     session = Session(directory, setup, watch, saved)
-    for kind, text, trace in events:
-        session.event(kind, text, **({"trace": trace} if trace else {}))
+    for event in events:
+        facts = {"trace": event.trace} if event.trace else {}
+        session.event(event.kind, event.text, **facts)
     if not _ended_there(directory, saved):
         directory.forget_end()
     try:

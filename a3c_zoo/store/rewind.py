@@ -12,6 +12,7 @@ from pathlib import Path
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, open_file, shown
+from a3c_zoo.records import RunEvent
 from a3c_zoo.store.checkpoints import (
     BEST,
     FINAL,
@@ -56,14 +57,14 @@ MOST_COMPRESSED = 16
 
 def go_on_from(
     directory: RunDirectory, which: str = FINAL, examine: Callable[[RunState], None] = lambda state: None
-) -> tuple[Checkpoint[RunState], list[tuple[str, str, str]]]:
+) -> tuple[Checkpoint[RunState], list[RunEvent]]:
     """Reads a checkpoint to go on with training (`resumable_checkpoint`), and moves aside what is later.
 
     Args:
         examine: raises ZooError to refuse the run's part of the checkpoint, before anything moves.
 
     Returns:
-        The checkpoint, and events to tell: kind, text, and the traceback or "".
+        The checkpoint, and events to tell.
 
     Raises:
         RunDirectoryError: training cannot go on from it, or the disk refuses something.
@@ -72,11 +73,11 @@ def go_on_from(
     examine(saved.state)
     state, lost_rows = _with_known_rows(directory, saved.state)
     saved = replace(saved, state=state)
-    events = [("checkpoint_damaged", reason, "") for reason in saved.damaged]
-    events += [("rows_lost", text, "") for text in lost_rows]
+    events = [RunEvent("checkpoint_damaged", reason) for reason in saved.damaged]
+    events += [RunEvent("rows_lost", text) for text in lost_rows]
     if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
         where = f"later checkpoints, later films and a copy of the rows are in {shown(folder)}"
-        events.append(("set_aside", f"going on from step {saved.state.steps:,}: {where}", ""))
+        events.append(RunEvent("set_aside", f"going on from step {saved.state.steps:,}: {where}"))
     _only_for_acting(directory, saved.state.steps)
     return saved, events
 
