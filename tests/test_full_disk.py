@@ -23,7 +23,7 @@ import pytest
 import a3c_zoo
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.runs import resources
-from a3c_zoo.runs.full_disk import RETRY_S, FullDisk
+from a3c_zoo.runs.full_disk import CHECKPOINT_RETRY_S, FullDisk
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory
 from tests.toys_runs import Listener, Running, checkpoint, episodes, scalars, toy_installed, toy_path
@@ -213,7 +213,7 @@ def test_the_last_checkpoint_waits_for_room(disk: Disk, tmp_path: Path) -> None:
         assert running.exit_status() == 0
     assert [event["kind"] for event in events(run)] == ["disk_full", "disk_wait", "disk_recovered"]
     assert outcome(run)["reason"] == "time-limit"
-    assert outcome(run)["checkpoint_s"] >= RETRY_S  # the wait; it is no training
+    assert outcome(run)["checkpoint_s"] >= CHECKPOINT_RETRY_S  # the wait; it is no training
     assert_nothing_is_lost(run)
 
 

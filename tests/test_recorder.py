@@ -211,7 +211,7 @@ def test_an_empty_file_of_others_is_not_deleted(tmp_path: Path) -> None:
 
 
 def test_rows_wait_while_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "RETRY_S", 0.0)
+    monkeypatch.setattr(rows, "ROWS_RETRY_S", 0.0)
     path = tmp_path / "monitor.csv"
     monitor = Monitor(path)
     monitor.start("cartpole")
@@ -245,7 +245,7 @@ def test_rows_that_wait_are_not_tried_again_at_once(tmp_path: Path) -> None:
 
 def test_rows_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "MOST_WAITING", 100)
-    monkeypatch.setattr(rows, "RETRY_S", 0.0)
+    monkeypatch.setattr(rows, "ROWS_RETRY_S", 0.0)
     monitor = Monitor(tmp_path / "monitor.csv")
     monitor.start("cartpole")
     with file_size_limit(monitor.position):

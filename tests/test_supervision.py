@@ -178,7 +178,7 @@ def test_a_worker_that_cannot_be_replaced_yet_is_tried_again(monkeypatch: pytest
             monkeypatch.setattr(forkserver, "ensure_running", ensure_running)
             raise OSError(errno.EMFILE, "Too many open files")
 
-        monkeypatch.setattr("a3c_zoo.processes.pool.RETRY_S", 0.0)
+        monkeypatch.setattr("a3c_zoo.processes.pool.SHORTEST_PAUSE_S", 0.0)
         monkeypatch.setattr(forkserver, "ensure_running", refuse_once)
         pool.resume()
         while pool._counters.tensor[1, STEPS] < 5 * ROLLOUT:

@@ -19,8 +19,8 @@ from a3c_zoo.store.run_files import PULLED_JSON
 if TYPE_CHECKING:
     from a3c_zoo.store.run import RunSummary
 
-#: Ends after which a run goes on without another limit.
-CUT_SHORT = ("died", "interrupted", "error")
+#: How a run has ended that goes on without another limit.
+CAN_GO_ON = ("died", "interrupted", "error")
 #: Ends by a budget, and the option that gives a larger one.
 SPENT = {"steps": "steps", "episodes": "episodes", "time-limit": "time_limit_s"}
 
@@ -63,7 +63,7 @@ def _newest(runs_dir: Path) -> Path:
         if run.solved or not _has_checkpoint(run.path):
             continue
         is_spent = run.status in SPENT
-        if run.status in CUT_SHORT or (is_spent and _has_larger_limit(run)):
+        if run.status in CAN_GO_ON or (is_spent and _has_larger_limit(run)):
             return run.path
         if is_spent and spent is None:
             spent = run

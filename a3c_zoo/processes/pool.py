@@ -33,11 +33,10 @@ from a3c_zoo.system import KILL
 POLL_S = 0.1
 #: How often it is seen whether a worker stands still in the middle of a message, in seconds.
 WATCH_EVERY_S = 0.5
-#: How long workers have to end by themselves, in seconds. They check the command after every environment
-#: step.
+#: How long workers have to end by themselves, in seconds. They check the command after every environment step.
 STOP_GRACE_S = 5.0
 #: How long to wait before a worker that could not be started is tried again, in seconds.
-RETRY_S = 1.0
+SHORTEST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 8.0
 
 
@@ -260,7 +259,7 @@ class WorkerPool:
             self._members[rank] = self._begin(rank, None)
         except WorkerError as error:  # the fork server may have ended, or the machine has no memory
             failed = self._fault(rank, error, f"cannot be replaced: {error}", is_successor=True)
-            self._replace(rank, member, failed, min(max(2 * pause_s, RETRY_S), LONGEST_PAUSE_S))
+            self._replace(rank, member, failed, min(max(2 * pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))
             return
         self._members[rank].is_successor = True
 

@@ -113,12 +113,12 @@ def train(
                 "--name": name,
             }
             others |= {"--serial": serial, "--init-from": init_from}
-            run = _run_to_resume(place_of(resume), Path(runs_dir), trust, env)
+            run = _run_to_resume(name_or_path(resume), Path(runs_dir), trust, env)
             outcome = train_on(run, given, watcher, others, checkpoint)
         else:
             _refuse_without_resume(trust and init_from is None, checkpoint)
             config = _config(env, agent, hyperparams, overrides, given)
-            initial = None if init_from is None else place_of(init_from)
+            initial = None if init_from is None else name_or_path(init_from)
             setup = new_setup(config, serial, initial, Path(runs_dir), trust)
             outcome = train_new(setup, Path(runs_dir), name, watcher)
         view.ended(outcome)
@@ -261,7 +261,7 @@ def load_agent(
         ZooError: there is no such run, trained agent or checkpoint, or it is damaged.
     """
     env_name = _name_of(env)
-    directory = find_policy(place_of(run), agent, Path(runs_dir), trust)
+    directory = find_policy(name_or_path(run), agent, Path(runs_dir), trust)
     _take_env(directory, env, env_name)
     choice = choose_in_python(directory, checkpoint)
     setup, saved = _read(directory, choice.which)
@@ -287,7 +287,7 @@ def load_agent(
     )
 
 
-def place_of(run: GivenRun) -> str | Path:
+def name_or_path(run: GivenRun) -> str | Path:
     """The name or the directory of a run."""
     if isinstance(run, Outcome):
         return run.run
@@ -387,7 +387,7 @@ def evaluate(
                 )
             told = on_step or PlayingView(display, run.run.name, episodes).played
             return _evaluate_loaded(run, episodes, deterministic, seed, told)
-        place = place_of(run)
+        place = name_or_path(run)
         directory = find_policy(place, agent, Path(runs_dir), trust)
         _take_env(directory, env, env_name)
         told = on_step or PlayingView(display, str(place), episodes).played

@@ -37,7 +37,7 @@ from a3c_zoo.store.checkpoints import (
 from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.evaluation_files import HEADER, EvaluationRows
 from a3c_zoo.store.films import keep_film
-from a3c_zoo.store.rows import RETRY_S
+from a3c_zoo.store.rows import ROWS_RETRY_S
 from a3c_zoo.store.run_files import EVALUATOR_LOG
 
 
@@ -142,7 +142,7 @@ class Evaluator:
             self._fail(fault)
             return None
         except RunDirectoryError as fault:
-            self._next_try_s = time.monotonic() + RETRY_S
+            self._next_try_s = time.monotonic() + ROWS_RETRY_S
             if not may_pass(fault):
                 self._evaluated = self._played = None
             raise

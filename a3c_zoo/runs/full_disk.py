@@ -11,7 +11,7 @@ from a3c_zoo.runs.resources import awake_s
 from a3c_zoo.runs.signals import StopRequest
 
 #: How often a checkpoint that the disk has refused is tried again, in seconds. A shorter patience has five tries.
-RETRY_S = 10.0
+CHECKPOINT_RETRY_S = 10.0
 TRIES = 5
 #: How often a run that waits for room looks for a signal, in seconds.
 LOOK_S = 0.1
@@ -54,7 +54,7 @@ class FullDisk:
     @property
     def retry_s(self) -> float:
         """How long to wait before the next try, in seconds."""
-        return min(RETRY_S, self._patience_s / TRIES)
+        return min(CHECKPOINT_RETRY_S, self._patience_s / TRIES)
 
     def note(self, fault: RunDirectoryError | None) -> None:
         """Notes that the disk has refused a file, but no checkpoint; None: it has refused nothing."""

@@ -111,7 +111,7 @@ def read_foreign_run(path: Path, strict: bool, frame_skip: int | None) -> Foreig
         evaluations = _evaluations(path, env_id, curve)
     else:
         evaluations = ()
-    env = env_name(env_id) if env_id else UNKNOWN_ENV
+    env = name_of_id(env_id) if env_id else UNKNOWN_ENV
     return ForeignRun(method, env, number, curve, evaluations, is_smoothed, settings)
 
 
@@ -146,7 +146,7 @@ def _folder_names(path: Path, env_id: str) -> tuple[str, int | None]:
     return path.parent.name if is_of_rl_zoo else name, int(number)
 
 
-def env_name(env_id: str) -> str:
+def name_of_id(env_id: str) -> str:
     """The zoo's name of a Gymnasium id."""
     for entry in get_registry().envs.values():
         if entry.gym_id is not None and entry.gym_id.rpartition(":")[2] == env_id:

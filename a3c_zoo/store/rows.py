@@ -21,7 +21,7 @@ from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.store.run_files import EVALUATIONS_CSV, MONITOR_CSV
 
 #: How often rows that wait in memory are tried again, in seconds.
-RETRY_S = 5.0
+ROWS_RETRY_S = 5.0
 #: Most bytes of a file's rows that wait in memory. With more the run ends.
 MOST_WAITING = 64 << 20
 #: A number of steps with more digits is damaged.
@@ -172,7 +172,7 @@ class RowFile:
                 self._write(bytes(self._waiting))
         except RunDirectoryError as fault:
             self.fault = fault
-            self._next_try_s = time.monotonic() + RETRY_S
+            self._next_try_s = time.monotonic() + ROWS_RETRY_S
             raise
         self.fault = None
         self._waiting.clear()

@@ -10,7 +10,7 @@ from pathlib import Path
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.typed_names import quiet_env_name
-from a3c_zoo.store.foreign_runs import GYM_ID, UNKNOWN_ENV, env_name
+from a3c_zoo.store.foreign_runs import GYM_ID, UNKNOWN_ENV, name_of_id
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_records import RunRecord
 
@@ -28,7 +28,7 @@ def on_envs(runs: Sequence[RunRecord], envs: Sequence[str], option: str) -> list
     known = {run.env for run in runs}
     registry = get_registry()
     envs = [env if env in known else quiet_env_name(registry, env) for env in envs]
-    names = [env_name(env) if env not in known and GYM_ID.fullmatch(env) else one_name(env) for env in envs]
+    names = [name_of_id(env) if env not in known and GYM_ID.fullmatch(env) else one_name(env) for env in envs]
     names = list(dict.fromkeys(names))
     if len(names) == 1:
         runs = [replace(run, env=names[0]) if run.env == UNKNOWN_ENV else run for run in runs]
@@ -44,7 +44,7 @@ def one_name(env: str) -> str:
     """The zoo's name of an environment that is named by Gymnasium's id: `gym:CartPole-v1` is `cartpole`."""
     prefix, _, env_id = env.partition(":")
     if prefix == "gym" and GYM_ID.fullmatch(env_id):
-        return env_name(env_id)
+        return name_of_id(env_id)
     return env
 
 

@@ -36,7 +36,7 @@ from a3c_zoo.store.run import Run, find_run, list_runs
 from a3c_zoo.store.run_files import PARAMETERS, PULLED_JSON
 
 #: What offers the trained agents of this project: its distribution, and the package with their folders.
-DISTRIBUTION, PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
+TRAINED_DISTRIBUTION, TRAINED_PACKAGE = "a3c-zoo-trained", "a3c_zoo_trained"
 #: What `facts` tells.
 FACTS: Final = ("command", "continued", "weaknesses", "seed", "training_s", "versions", "host")
 
@@ -102,10 +102,10 @@ def _others(registry: Registry) -> str:
 
 def where_from(registry: Registry) -> str:
     """`" …"`: how to get the trained agents of this project, or `""` if they are installed."""
-    is_there = any(each.package == PACKAGE for each in registry.trained.values())
+    is_there = any(each.package == TRAINED_PACKAGE for each in registry.trained.values())
     if is_there:
         return ""
-    return f" {DISTRIBUTION} brings some: {install_plugin(DISTRIBUTION)}"
+    return f" {TRAINED_DISTRIBUTION} brings some: {install_plugin(TRAINED_DISTRIBUTION)}"
 
 
 def _unknown(name: str, runs_dir: Path, registry: Registry) -> str:

@@ -103,7 +103,7 @@ def play_finale(
     runs = [replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs]
     plan = replace(plan, runs=tuple(runs))
     told = [
-        f"Search: {_searched(settings, contenders)}",
+        f"Search: {_search_told(settings, contenders)}",
         _about_choice(choice, seeds.choice, settings.steps),
         _about_comparison(chosen, methods, seeds.report, settings.steps),
         *found,
@@ -325,7 +325,7 @@ def _write(path: Path, evidence: Sequence[str], cost: dict[str, int], config: Co
     return free
 
 
-def _searched(settings: StudySettings, contenders: Sequence[Contender]) -> str:
+def _search_told(settings: StudySettings, contenders: Sequence[Contender]) -> str:
     ends = [f"{sum(rung in each.scores for each in contenders)} after {rung:,}" for rung in settings.rungs]
     seeds = _seeds(TUNING_SEEDS[: settings.seeds])
     trials = counted(len(contenders), "trials")

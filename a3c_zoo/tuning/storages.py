@@ -111,7 +111,7 @@ def damage_errors(where: str) -> Iterator[None]:
         raise ZooError(f"--storage {where} is no journal of Optuna, or damaged; name another") from error
 
 
-def place_of(storage: str | None, name: str) -> str:
+def storage_of(storage: str | None, name: str) -> str:
     """Where a study lies, for messages: a journal, or a URL without its password and options."""
     if storage is None or "://" not in storage:
         return storage or str(STUDIES_DIR / name / JOURNAL)
@@ -136,7 +136,7 @@ def elsewhere(name: str) -> dict[str, Any]:
 def keep_elsewhere(name: str, storage: str, about: dict[str, Any]) -> None:
     """Notes that a storage has a study of this name."""
     path = STUDIES_DIR / name / ELSEWHERE
-    place = place_of(storage, name)
+    place = storage_of(storage, name)
     known = elsewhere(name)
     if known.get(place) != about:
         content = json.dumps({**known, place: about}, indent=2)
@@ -150,7 +150,7 @@ def open_storage(storage: str | None, name: str, is_new: bool) -> BaseStorage:
 
     is_new: whether to make what is not there. If not, a storage is only read, until somebody adds to it.
     """
-    where = place_of(storage, name)
+    where = storage_of(storage, name)
     try:
         with storage_errors(f"--storage {where}"), damage_errors(where):
             if storage is not None and "://" in storage:

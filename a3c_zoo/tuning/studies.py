@@ -49,8 +49,8 @@ from a3c_zoo.tuning.storages import (
     elsewhere,
     keep_elsewhere,
     open_storage,
-    place_of,
     storage_errors,
+    storage_of,
 )
 from a3c_zoo.words import listed
 
@@ -190,7 +190,7 @@ class TuningStudy:
         settings nothing is written, so a study that may only be read can be looked at.
         """
         self.name = name
-        self.where = place_of(storage, name)
+        self.where = storage_of(storage, name)
         self.runs_dir = runs_dir
         self._place = f"{platform.node()}:{runs_dir.resolve()}"
         with storage_errors(f"--storage {self.where}"), damage_errors(self.where):
@@ -218,7 +218,7 @@ class TuningStudy:
             self._refuse_other_keys()  # raises what a damaged trial does
         if settings is not None:
             self._refuse_others(settings)
-            if storage is not None and Path(self.where).resolve() != Path(place_of(None, name)).resolve():
+            if storage is not None and Path(self.where).resolve() != Path(storage_of(None, name)).resolve():
                 keep_elsewhere(name, storage, {"env": settings.env, "agent": settings.agent})
 
     def _refuse_other_keys(self) -> None:
@@ -437,7 +437,7 @@ def list_studies() -> list[dict[str, Any]]:
 
 def _row(name: str, storage: str | None = None, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The row of a study in a journal, or of one in a database, with what is known `about` it."""
-    row = _blank(name, place_of(storage, name))
+    row = _blank(name, storage_of(storage, name))
     if storage is not None and "://" in storage:
         return row | {key: (about or {}).get(key) for key in ("env", "agent")} | {"state": "elsewhere"}
     try:
