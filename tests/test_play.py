@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from PIL import Image, ImageSequence
 from rich.console import Console
 
@@ -285,6 +286,27 @@ def test_cartpole(cartpole: Path, tmp_path: Path) -> None:
     assert 5 < len(frames) < 60
     assert frames[0].shape == (400, 600, 3)
     assert (frames[0] != frames[-1]).any()
+
+
+def test_an_error_of_the_environment_leaves_a_video_of_what_came_before(
+    cartpole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    video = tmp_path / "cartpole.gif"
+    steps = itertools.count(1)
+    step = CartPoleVectorEnv.step
+
+    def failing(env: CartPoleVectorEnv, action: Any) -> Any:
+        if next(steps) == 6:
+            raise ValueError("the pole is gone")
+        return step(env, action)
+
+    monkeypatch.setattr(CartPoleVectorEnv, "step", failing)
+    with pytest.raises(ValueError, match="the pole is gone"):
+        command_line("play", cartpole, "--video", video)
+    assert capsys.readouterr().out == (
+        f"episode 1: return 5 so far, not played to its end\n{video} shows what was played so far\n"
+    )
+    assert len(frames_of(video)) == 5
 
 
 def test_drawing_says_nothing(cartpole: Path, tmp_path: Path) -> None:
