@@ -170,14 +170,6 @@ class Evaluation:
     agent_returns: Mapping[str, float] = field(default_factory=dict)
 
 
-class RunEvent(NamedTuple):
-    """Something of note that happened to a run, as events.jsonl has it. trace: a traceback; "" without one."""
-
-    kind: str
-    text: str
-    trace: str = ""
-
-
 Reason = Literal["solved", "stop-return", "steps", "episodes", "time-limit", "interrupted", "plugin", "error"]
 """Why a run ended."""
 #: The reasons of an end with the budget spent.

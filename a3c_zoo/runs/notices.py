@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from a3c_zoo.records import RunEvent
+from a3c_zoo.store.rewind import RunEvent
 from a3c_zoo.words import counted
 
 if TYPE_CHECKING:

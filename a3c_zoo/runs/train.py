@@ -30,14 +30,14 @@ from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.processes.start import pickled, without_collections
-from a3c_zoo.records import FINISHED, Outcome, Reason, RunEvent
+from a3c_zoo.records import FINISHED, Outcome, Reason
 from a3c_zoo.runs.notices import budget_told, events_of_new, events_of_resume
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
 from a3c_zoo.runs.signals import StopRequest, stop_on_signals
 from a3c_zoo.store.checkpoints import FINAL, Checkpoint, RunState, checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory, disk_errors, refuse_place_of_runs, write_atomically
-from a3c_zoo.store.rewind import go_on_from
+from a3c_zoo.store.rewind import RunEvent, go_on_from
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_files import PARAMETERS
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, open_file, shown
-from a3c_zoo.records import RunEvent
 from a3c_zoo.store.checkpoints import (
     BEST,
     FINAL,
@@ -53,6 +53,14 @@ from a3c_zoo.system import bytes_on_disk
 #: A file over `MAX_TABLE` is copied if its size is at most so many times the bytes that it takes on the disk, which may
 #: compress it. A sparse file of a terabyte takes none.
 MOST_COMPRESSED = 16
+
+
+class RunEvent(NamedTuple):
+    """Something of note that happened to a run, as events.jsonl has it. trace: a traceback; "" without one."""
+
+    kind: str
+    text: str
+    trace: str = ""
 
 
 def go_on_from(
