@@ -38,12 +38,11 @@ class _Look:
     """A report's look at two methods on an environment.
 
     Attributes:
-        pair: environment, method, other.
         asked: the main question, or the rule.
         may_go_on: whether there is a rule, which looks again at the same runs with more beside them.
     """
 
-    pair: tuple[str, str, str]
+    pair: Pair
     runs: Runs
     others: Runs
     asked: str
@@ -63,7 +62,7 @@ def looked_at(results: Results) -> Results:
     if not seen:
         return results
     if results.decided is not None:
-        decided = replace(results.decided, seen=frozenset(Pair(*pair) for pair in seen))
+        decided = replace(results.decided, seen=frozenset(seen))
         return replace(results, seen=seen, decided=decided)
     return with_claims(replace(results, seen=seen))
 
@@ -157,7 +156,7 @@ def _looks(results: Results) -> Iterator[_Look]:
     pairs = {(each.question.env, each.question.method, each.question.other) for each in results.claims}
     for env, in_env in results.environments.items():
         for pair in in_env.pairs:
-            names = (env, pair.method, pair.other)
+            names = Pair(env, pair.method, pair.other)
             sides = in_env.methods[pair.method].runs, in_env.methods[pair.other].runs
             if rule is not None and names in rule.pairs:
                 yield _look_of_rule(names, *sides, rule)
@@ -165,7 +164,7 @@ def _looks(results: Results) -> Iterator[_Look]:
                 yield _Look(names, *sides, results.question, may_go_on=False)
 
 
-def _look_of_rule(pair: tuple[str, str, str], runs: Runs, others: Runs, rule: SequentialRule) -> _Look:
+def _look_of_rule(pair: Pair, runs: Runs, others: Runs, rule: SequentialRule) -> _Look:
     """A look of a rule: only at runs with a final return, because it tests nothing else."""
     played, others_played = (
         [run for run in side if run.measures.final_return is not None] for side in (runs, others)
@@ -183,11 +182,14 @@ def _number_of_claims(results: Results) -> int:
     return len(results.claims)
 
 
-def _key(runs: Runs, others: Runs, rule: str) -> str:
-    """A digest of the figures of all runs, and of the rule."""
-    sides = [sorted(json.dumps([getattr(run.measures, name) for name in FIGURES]) for run in each)
-             for each in (runs, others)]  # fmt: skip
-    return hashlib.sha256(json.dumps([sorted(sides), rule]).encode()).hexdigest()[:32]
+def _key(runs: Runs, others: Runs, asked: str) -> str:
+    """A digest of the figures of all runs, and of what was asked. The sides and their runs may be in any order."""
+    sides = sorted([_figures(runs), _figures(others)])
+    return hashlib.sha256(json.dumps([sides, asked]).encode()).hexdigest()[:32]
+
+
+def _figures(runs: Runs) -> list[str]:
+    return sorted(json.dumps([getattr(run.measures, name) for name in FIGURES]) for run in runs)
 
 
 def _earlier_report(look: _Look, claims: int) -> str:

@@ -25,6 +25,7 @@ from a3c_zoo.figures.measures import (
     settings_side_by_side,
     values_of,
 )
+from a3c_zoo.figures.sequential import Pair
 from a3c_zoo.figures.statistics import Estimate, Floats
 from a3c_zoo.store.run_records import score_range_of, threshold_of
 from a3c_zoo.words import return_text
@@ -167,7 +168,7 @@ class Results:
     lost: Mapping[tuple[str, str], int] = field(default_factory=dict)
     question: str = ""
     unasked: tuple[str, ...] = ()
-    seen: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    seen: Mapping[Pair, str] = field(default_factory=dict)
     chosen_by: str = ""
 
     @property
@@ -296,7 +297,7 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
             sizes = len(both[0]), len(both[1])
             if min(sizes) < statistics.MIN_SEEDS:
                 few.add(names)
-            elif (env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
+            elif Pair(env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
                 unlike.add(names)
             elif not {(env, name) for name in names} & silent:
                 for measure, chance in pair.asked.items():
