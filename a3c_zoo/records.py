@@ -172,8 +172,6 @@ class Evaluation:
 
 Reason = Literal["solved", "stop-return", "steps", "episodes", "time-limit", "interrupted", "plugin", "error"]
 """Why a run ended."""
-#: The reasons of an end with the budget spent.
-FINISHED: Final = ("steps", "time-limit", "episodes")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -225,6 +223,11 @@ class Outcome:
     best_episodes: int | None = None
     recommended: str = "final"
     agent_returns_100: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ended with its budget spent."""
+        return self.reason in ("steps", "time-limit", "episodes")
 
     @property
     def last_evaluation(self) -> Evaluation | None:

@@ -296,7 +296,7 @@ def test_settings_that_the_command_line_refuses(wrong: dict[str, Any], study: Tu
 
 
 def test_samplers_of_the_command_line_are_those_of_a_study() -> None:
-    assert get_args(get_type_hints(StudySettings)["sampler"]) == SAMPLERS
+    assert get_args(get_type_hints(StudySettings)["sampler"]) == tuple(SAMPLERS)
 
 
 def test_only_three_options_come_from_a_study(

@@ -96,7 +96,7 @@ COUNT = click.IntRange(1, MOST_SEEDS)
 )
 @click.option(
     "--sampler",
-    type=click.Choice(SAMPLERS),
+    type=click.Choice(list(SAMPLERS)),
     default="tpe",
     help="Optuna's sampler.  [default: tpe]",
 )

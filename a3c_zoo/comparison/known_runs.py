@@ -16,7 +16,6 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.learning.network_configs import ImageConfig
 from a3c_zoo.plugins.registry import Registry
 from a3c_zoo.plugins.sources import SourceDigests
-from a3c_zoo.records import FINISHED
 from a3c_zoo.store.directory import describe_host, run_paths
 from a3c_zoo.store.run import Run, moment_of
 from a3c_zoo.store.run_records import record_of
@@ -124,7 +123,7 @@ def _is_finished(run: Run) -> bool:
         is_whole = {"started", "sources"} <= run.meta.keys() and bool(
             run.config_content and _made_with(run.meta)
         )
-        return is_whole and run.outcome is not None and run.outcome.reason in FINISHED
+        return is_whole and run.outcome is not None and run.outcome.is_finished
     except (RunDirectoryError, KeyError, TypeError):  # TypeError: a value is of another type
         return False
 

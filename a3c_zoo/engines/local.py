@@ -15,7 +15,7 @@ from a3c_zoo.engines.child_program import ChildProgram
 from a3c_zoo.engines.interface import Engine, JobProgress, TrainingJob
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
-from a3c_zoo.records import FINISHED, RETURN_WINDOW
+from a3c_zoo.records import RETURN_WINDOW
 from a3c_zoo.store.run import Run
 from a3c_zoo.store.run_files import MONITOR_CSV
 from a3c_zoo.store.timing_file import write_timing
@@ -79,7 +79,7 @@ def _fault(run: Run) -> str | None:
         outcome = run.outcome
     except RunDirectoryError as error:
         return str(error)
-    if outcome is None or outcome.reason not in FINISHED:
+    if outcome is None or not outcome.is_finished:
         return f"it ended before its budget: {outcome.detail if outcome else 'without an outcome'}"
     return None
 

@@ -30,7 +30,7 @@ from a3c_zoo.plugins.entries import load_factory
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.processes.start import pickled, without_collections
-from a3c_zoo.records import FINISHED, Outcome, Reason
+from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.runs.notices import budget_told, events_of_new, events_of_resume
 from a3c_zoo.runs.resources import Clock
 from a3c_zoo.runs.setup import Observer, RunSetup, Watch
@@ -162,7 +162,7 @@ def _has_ended_by_a_budget(directory: Run) -> bool:
     """Whether the run's last session has spent a budget. One that was killed after that has not told its end."""
     with suppress(RunDirectoryError):  # a damaged one tells nothing
         outcome = directory.outcome
-        return outcome is not None and outcome.reason in FINISHED
+        return outcome is not None and outcome.is_finished
     return False
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Optuna's samplers.
-SAMPLERS: Final = ("tpe", "random", "gp")
+#: Option → class of Optuna. The number of trials is its seed: the same scores give the same proposal.
+SAMPLERS: Final = {"tpe": "TPESampler", "random": "RandomSampler", "gp": "GPSampler"}
 #: Whether trials race, see `racing`.
 PRUNERS: Final = ("halving", "none")
 #: The most bytes in the name of a study. The names of its runs are this name and more.

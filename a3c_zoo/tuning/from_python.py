@@ -100,7 +100,7 @@ def tune(
         from a3c_zoo.tuning.tuning_view import TuningView
     except ImportError as error:
         raise ZooError(f"tune needs Optuna ({error}): {install_extra('tune')}") from error
-    refuse_others("sampler", sampler, SAMPLERS)
+    refuse_others("sampler", sampler, list(SAMPLERS))
     refuse_others("pruner", pruner, PRUNERS)
     last_seeds = FINAL_SEEDS if final_seeds is None else final_seeds
     given = {"trials": trials, "seeds": seeds, "final_seeds": last_seeds, "episodes": episodes}

@@ -27,7 +27,6 @@ from a3c_zoo.engines import Engine, JobProgress, TrainingJob
 from a3c_zoo.engines.slots import Post, side_by_side
 from a3c_zoo.errors import ConfigError, RunDirectoryError, ZooError, first_line
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.records import FINISHED
 from a3c_zoo.store.checkpoint_evaluations import evaluations_of
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.run import Run
@@ -202,7 +201,7 @@ class Race:
     def _train(self, advance: Advance, seed: int, job: TrainingJob, post: Post) -> str | None:
         """Trains a job, unless it is done. Returns why it has no figures."""
         outcome = Run(job.path).outcome if job.resumes else None
-        if outcome and outcome.reason in FINISHED and outcome.steps >= advance.rung:
+        if outcome and outcome.is_finished and outcome.steps >= advance.rung:
             return None
 
         def tell(progress: JobProgress | None) -> None:

@@ -37,7 +37,7 @@ from a3c_zoo.errors import ZooError, unknown_name
 from a3c_zoo.files import valid_name
 from a3c_zoo.plugins.registry import get_registry, imported_by
 from a3c_zoo.store.directory import disk_errors
-from a3c_zoo.tuning.choices import MOST_EPISODES, MOST_SEEDS, MOST_TRIALS
+from a3c_zoo.tuning.choices import MOST_EPISODES, MOST_SEEDS, MOST_TRIALS, SAMPLERS
 from a3c_zoo.tuning.contenders import REDUCTION, Contender, sound
 from a3c_zoo.tuning.storages import (
     ELSEWHERE,
@@ -73,8 +73,6 @@ Seconds = Annotated[float, Field(gt=0)]
 TIE_BREAK: Final = 1e-9
 #: A score without that part is the kept one with so many digits.
 DIGITS: Final = 8
-#: Option → class of Optuna. The number of trials is its seed: the same scores give the same proposal.
-SAMPLERS: Final = {"tpe": "TPESampler", "random": "RandomSampler", "gp": "GPSampler"}
 #: Fewer scores than this say nothing about the importance of keys.
 MIN_SCORES: Final = 10
 #: The best part of the trials, whose values are compared with those of all trials.
