@@ -225,7 +225,7 @@ class Outcome:
     agent_returns_100: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def is_finished(self) -> bool:
+    def has_spent_its_budget(self) -> bool:
         """Whether it ended with its budget spent."""
         return self.reason in ("steps", "time-limit", "episodes")
 

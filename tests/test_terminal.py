@@ -256,16 +256,14 @@ def test_a_summary_without_an_episode_says_so() -> None:
     assert "nan" not in told
 
 
-def test_a_summary_says_where_the_films_are_or_why_there_is_none(tmp_path: Path) -> None:
+def test_a_summary_says_where_the_films_are_or_that_there_is_none(tmp_path: Path) -> None:
     filming = RunConfig(film_every=1)
 
     def films() -> str:
         (line,) = [each for each in summary(outcome(run=tmp_path), filming).splitlines() if "films  " in each]
         return line.removeprefix("  films       ")
 
-    assert films().startswith("none: the run ended before an evaluation had. --serial ")
-    (tmp_path / "evaluations.csv").touch()
-    assert films() == f"none: {tmp_path / 'events.jsonl'} says why"
+    assert films() == "none: no evaluation has ended whose film was kept"
     (tmp_path / "films").mkdir()
     (tmp_path / "films/step-000000001000.mp4").touch()
     assert films() == f"1 in {tmp_path / 'films'}"

@@ -113,10 +113,11 @@ def command(
         for *_, choice in loaded:  # not before: a terminal shows pictures
             choice.tell()
     finally:  # also after Ctrl-C, when a terminal shows again what it showed before
-        unfinished = [line for tile in tiles for line in tile.unfinished()]
-        for line in [*played, *unfinished]:
+        for tile in tiles:
+            played += tile.unfinished()
+        for line in played:
             click.echo(line)
-        if unfinished and video is not None and video.is_file():
+        if video is not None and video.is_file() and any(tile.left for tile in tiles):
             click.echo(f"{printable(str(video))} shows what was played so far")
     return status
 

@@ -11,7 +11,7 @@ from a3c_zoo.records import RETURN_WINDOW, Outcome
 from a3c_zoo.store.checkpoints import BEST
 from a3c_zoo.store.directory import RunDirectory, run_argument
 from a3c_zoo.store.films import films_by_step
-from a3c_zoo.store.run_files import EVALUATIONS_CSV, EVENTS_JSONL
+from a3c_zoo.store.run_files import EVALUATOR_LOG
 from a3c_zoo.words import agents_text, counted, return_text
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def summary(outcome: Outcome, run: RunConfig | None = None, has_target: bool = T
         lines.append(f"  best        {best}, at step {outcome.best_step:,}")
         lines.append(f"  watch it    {next_command(f'play {run_argument(outcome.run)} --checkpoint best')}")
     if outcome.evaluator_fault is not None:
-        lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / 'evaluator.log'})")
+        lines.append(f"  evaluator   failed: {outcome.evaluator_fault} (see {outcome.run / EVALUATOR_LOG})")
     if run is not None and run.film_every:
         lines.append(f"  films       {_films(RunDirectory(outcome.run))}")
     if outcome.steps > 0:  # otherwise there is no checkpoint to go on from
@@ -77,12 +77,10 @@ def summary(outcome: Outcome, run: RunConfig | None = None, has_target: bool = T
 
 
 def _films(run: RunDirectory) -> str:
-    """How many films a run that makes some has, and where; or why there is none."""
+    """How many films a run that makes some has, and where."""
     if number := len(films_by_step(run)):
         return f"{number:,} in {run.films}"
-    if (run.path / EVALUATIONS_CSV).exists():
-        return f"none: {run.path / EVENTS_JSONL} says why"
-    return "none: the run ended before an evaluation had. --serial waits for them: -o evaluation_every_steps=1000"
+    return "none: no evaluation has ended whose film was kept"
 
 
 def _next_command(outcome: Outcome, limits: RunConfig | None) -> str:

@@ -72,8 +72,8 @@ def conclude(
 ) -> Comparison:
     """Writes the report into a folder that was claimed.
 
-    Runs that were made for the comparison are filmed and looked at when the last one is there; runs as found are looked
-    at, and nothing is played of them.
+    Once no run is missing, the look is written down (`keep_looks`). Films are made then, too, but only of runs that
+    were made for the comparison.
 
     Args:
         failed: see `Comparison`. more: is put behind the report's own sections.

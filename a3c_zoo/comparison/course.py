@@ -62,8 +62,9 @@ def carry_out(
     watcher.planned(plan)
     played = Played(left_out=dict(plan.left_out))
     decided = None
-    with claimed(out, plan.digest) as folder:
-        reports = _Reports(plan, played, watcher, engine, folder, question)
+    digest = plan.digest
+    with claimed(out, digest) as folder:
+        reports = _Reports(plan, digest, played, watcher, engine, folder, question)
         course = Course(plan, episodes, watcher, engine, played, reports.write_so_far)
         with stop_on_signals() as stop:
             stop.allow_interrupts()
@@ -223,12 +224,13 @@ class _Reports:
     """The reports of a comparison: some while it runs, and the last one.
 
     Args:
-        folder: was claimed.
+        digest: the plan's. folder: was claimed.
     """
 
     def __init__(
         self,
         plan: Plan,
+        digest: str,
         played: Played,
         watcher: ComparisonWatcher,
         engine: Engine,
@@ -236,7 +238,7 @@ class _Reports:
         question: str,
     ) -> None:
         self._plan = plan
-        self._digest = plan.digest
+        self._digest = digest
         self._places = {(run.env, run.method, run.seed): place for place, run in enumerate(plan.runs)}
         self._played = played
         self._watcher = watcher

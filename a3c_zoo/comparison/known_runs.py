@@ -123,7 +123,7 @@ def _is_finished(run: Run) -> bool:
         is_whole = {"started", "sources"} <= run.meta.keys() and bool(
             run.config_content and _made_with(run.meta)
         )
-        return is_whole and run.outcome is not None and run.outcome.is_finished
+        return is_whole and run.outcome is not None and run.outcome.has_spent_its_budget
     except (RunDirectoryError, KeyError, TypeError):  # TypeError: a value is of another type
         return False
 

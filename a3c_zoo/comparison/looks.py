@@ -50,7 +50,7 @@ class _Look:
 
     @property
     def key(self) -> str:
-        """The same for the same runs, looked at by the same rule."""
+        """The same for the same runs, and the same question or rule."""
         return _key(self.runs, self.others, self.asked)
 
 
@@ -153,15 +153,16 @@ def _keep(looks: Sequence[_Look], claims: int, report: Path) -> None:
 def _looks(results: Results) -> Iterator[_Look]:
     """The pairs of methods about which the report claims or decides something."""
     rule = results.decided.rule if results.decided else None
-    pairs = {(each.question.env, each.question.method, each.question.other) for each in results.claims}
+    asked = [claim.question for claim in results.claims]
+    claimed = {Pair(each.env, each.method, each.other) for each in asked if each.env is not None}
     for env, in_env in results.environments.items():
-        for pair in in_env.pairs:
-            names = Pair(env, pair.method, pair.other)
+        for each in in_env.pairs:
+            pair = Pair(env, each.method, each.other)
             sides = in_env.methods[pair.method].runs, in_env.methods[pair.other].runs
-            if rule is not None and names in rule.pairs:
-                yield _look_of_rule(names, *sides, rule)
-            elif names in pairs:
-                yield _Look(names, *sides, results.question, may_go_on=False)
+            if rule is not None and pair in rule.pairs:
+                yield _look_of_rule(pair, *sides, rule)
+            elif pair in claimed:
+                yield _Look(pair, *sides, results.question, may_go_on=False)
 
 
 def _look_of_rule(pair: Pair, runs: Runs, others: Runs, rule: SequentialRule) -> _Look:
@@ -195,8 +196,9 @@ def _figures(runs: Runs) -> list[str]:
 def _earlier_report(look: _Look, claims: int) -> str:
     """The report that looked at runs of both methods before, as text; "" if none did.
 
-    A look at the same runs by the same rule is no second one: it has the same results. With fewer claims than it had it
-    is one, because each of them would need less. If a rule goes on, its earlier looks are no second ones, either.
+    A look at the same runs with the same question or rule is no second one: it has the same results. With fewer claims
+    than it had it is one, because each of them would need less. If a rule goes on, its earlier looks are no second
+    ones, either.
     """
     now = look.key
     return _report_of_both(

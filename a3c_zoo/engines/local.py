@@ -79,7 +79,7 @@ def _fault(run: Run) -> str | None:
         outcome = run.outcome
     except RunDirectoryError as error:
         return str(error)
-    if outcome is None or not outcome.is_finished:
+    if outcome is None or not outcome.has_spent_its_budget:
         return f"it ended before its budget: {outcome.detail if outcome else 'without an outcome'}"
     return None
 

@@ -1,4 +1,4 @@
-"""What a run tells before it trains: doubts about its learning rate, and the budgets that nobody gave."""
+"""What a run tells before it trains: what it begins with, doubts about its learning rate, budgets of its set."""
 
 from __future__ import annotations
 

@@ -79,7 +79,10 @@ class Session:
         self._evaluations = state.evaluator if state else None  # of earlier sessions
         self._evaluator: Evaluator | None = None
         if self.config.run.has_evaluator:
-            self._evaluator = self._make_evaluator(setup, state)
+            if state and not self._evaluations:  # rows of later steps are of a session that was killed
+                end = end_of_rows(directory.home, EVALUATIONS, state.steps)
+                self._evaluations = EvaluatorState(0, 0, 0.0, end)
+            self._evaluator = self._make_evaluator(setup)
         self._best = BestPolicy(directory, self._progress)  # not asked where there is an evaluator
         self._checks = Allowance(self.config.run.worker_restarts)
         self._disk = FullDisk(self.config.run.disk_patience_s, self.event)
@@ -89,16 +92,13 @@ class Session:
         self._told_skipped = 0
         self._next_pause = self.config.run.next_pause(self._progress.steps)
 
-    def _make_evaluator(self, setup: RunSetup, state: RunState | None) -> Evaluator:
+    def _make_evaluator(self, setup: RunSetup) -> Evaluator:
         """The evaluator, which goes on behind the rows of earlier sessions."""
         player: EvaluationProcess | EvaluationInTurn
         if self.serial:
             player = EvaluationInTurn(self._clock, self._watch.stop.stop_evaluation)
         else:
             player = EvaluationProcess("a3c-zoo evaluator")
-        if state and not self._evaluations:  # rows of later steps are of a session that was killed
-            end = end_of_rows(self.directory.home, EVALUATIONS, state.steps)
-            self._evaluations = EvaluatorState(0, 0, 0.0, end)
         return Evaluator(self.directory, setup, player, self._evaluations, self.event)
 
     # What an agent calls (`RunContext`)

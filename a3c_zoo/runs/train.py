@@ -162,7 +162,7 @@ def _has_ended_by_a_budget(directory: Run) -> bool:
     """Whether the run's last session has spent a budget. One that was killed after that has not told its end."""
     with suppress(RunDirectoryError):  # a damaged one tells nothing
         outcome = directory.outcome
-        return outcome is not None and outcome.is_finished
+        return outcome is not None and outcome.has_spent_its_budget
     return False
 
 
@@ -268,7 +268,7 @@ def _train(
     """Runs sessions until one ends in order. After a failure that no new worker cures, another one begins.
 
     Args:
-        saved: the checkpoint to go on from. events: what happened before the first session; see `go_on_from`.
+        saved: the checkpoint to go on from. events: what is told when the first session begins.
     """
     watch.observer.starting(setup.title, setup.target, setup.config.run, directory.path)
     for line in filter(None, (setup.workers_told, setup.teams_told)):

@@ -13,7 +13,7 @@ from typing import Any
 from a3c_zoo.cures import install_plugin
 from a3c_zoo.errors import PluginError, ZooError
 from a3c_zoo.plugins.loading import Selection
-from a3c_zoo.plugins.module_files import place_of
+from a3c_zoo.plugins.module_files import files_of, place_of
 from a3c_zoo.plugins.registry import GIVEN, Registry, imported_by
 
 #: A plugin in a meta.json, as `str(PluginInfo)`: its name, its distribution and its version.
@@ -93,13 +93,8 @@ def _with_folder_of(module: str, meta: Mapping[str, Any]) -> str:
     """
     typed = [os.path.dirname(str(word).partition(":")[0]) for word in meta.get("command", ())]
     folders = [".", *filter(None, typed)]
-    places = (folder for folder in folders if _has_module(folder, module))
+    places = (folder for folder in folders if any(map(os.path.isfile, files_of(folder, module))))
     return f"PYTHONPATH={shlex.quote(next(places, 'FOLDER'))}"
-
-
-def _has_module(folder: str, module: str) -> bool:
-    files = (f"{module}.py", os.path.join(module, "__init__.py"))
-    return any(os.path.isfile(os.path.join(folder, file)) for file in files)
 
 
 def _missing_plugin(plugins: Mapping[str, object], registry: Registry) -> str | None:

@@ -37,6 +37,7 @@ from a3c_zoo.plugins.registry import Registry, whole_examples
 from a3c_zoo.plugins.sources import RUN_HOOKS
 from a3c_zoo.runs.api import load_from
 from a3c_zoo.runs.setup import RunSetup
+from a3c_zoo.store.run_files import CONFIG_YML, META_JSON, OUTCOME_JSON, PARAMETERS
 from a3c_zoo.store.trained import directory_of
 from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings
@@ -52,7 +53,7 @@ INSTALLED = {"site-packages", "dist-packages"}
 
 CURE_DATA = '[tool.setuptools.package-data] "*" = ["**/*.yml"] in pyproject.toml'
 #: The files of a trained agent's folder.
-OF_AN_AGENT = ("config.yml", "curve.csv", "meta.json", "outcome.json", "parameters.safetensors")
+OF_AN_AGENT = (CONFIG_YML, "curve.csv", META_JSON, OUTCOME_JSON, PARAMETERS)
 CURE_AGENT = CURE_DATA.replace('"**/*.yml"', '"**/*.yml", "**/*.json", "**/*.safetensors", "**/*.csv"')
 
 

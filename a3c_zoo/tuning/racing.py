@@ -201,7 +201,7 @@ class Race:
     def _train(self, advance: Advance, seed: int, job: TrainingJob, post: Post) -> str | None:
         """Trains a job, unless it is done. Returns why it has no figures."""
         outcome = Run(job.path).outcome if job.resumes else None
-        if outcome and outcome.is_finished and outcome.steps >= advance.rung:
+        if outcome and outcome.has_spent_its_budget and outcome.steps >= advance.rung:
             return None
 
         def tell(progress: JobProgress | None) -> None:
