@@ -20,7 +20,8 @@ from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.learning.objective import Objective, advantages_and_returns
 from a3c_zoo.learning.spaces import observation_spec
-from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
+from a3c_zoo.runs.episodes import EpisodesToPlay
+from a3c_zoo.runs.evaluation import evaluate_policy
 from a3c_zoo_envs._atari import AtariGames
 from a3c_zoo_envs.atari_family import atari_entry
 from a3c_zoo_envs.env_configs import AtariConfig

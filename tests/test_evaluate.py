@@ -21,7 +21,8 @@ from a3c_zoo.errors import EnvironmentContractError, RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs import api
-from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy, play_episodes
+from a3c_zoo.runs.episodes import EpisodesToPlay, play_episodes
+from a3c_zoo.runs.evaluation import evaluate_policy
 from a3c_zoo.runs.signals import StopEvaluationError
 from a3c_zoo.seeds import CHECK_EVALUATIONS
 from a3c_zoo.store.checkpoints import checkpoint_steps

@@ -22,7 +22,9 @@ from a3c_zoo.cures import install_extra
 from a3c_zoo.errors import RunDirectoryError, ZooError
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.evaluation import EpisodesToPlay, EvaluationTask, evaluate_policy, load_policy, play_scenes, play_task
+from a3c_zoo.runs.episodes import EpisodesToPlay
+from a3c_zoo.runs.evaluation import EvaluationTask, evaluate_policy, load_policy, play_task
+from a3c_zoo.runs.pictures import play_scenes
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.runs.videos import EpisodeFilm
 from a3c_zoo.seeds import EVALUATOR_EVALUATIONS

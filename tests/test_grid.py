@@ -12,7 +12,8 @@ import pytest
 
 import a3c_zoo
 from a3c_zoo.cli.grid import GAP, LABEL, Tile, show
-from a3c_zoo.runs.evaluation import PlayedEpisode, Scene
+from a3c_zoo.runs.episodes import PlayedEpisode
+from a3c_zoo.runs.pictures import Scene
 from tests.test_play import LIMIT, frames_of
 from tests.toys_runs import command_line
 

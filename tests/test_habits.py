@@ -27,8 +27,9 @@ from a3c_zoo.learning.contract import misfit
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.library_settings import LibrarySettings, kept_settings
 from a3c_zoo.plugins.module_files import MODULE_FILES
-from a3c_zoo.runs import evaluation
-from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy
+from a3c_zoo.runs import episodes
+from a3c_zoo.runs.episodes import EpisodesToPlay
+from a3c_zoo.runs.evaluation import evaluate_policy
 from tests.test_rollout import collector
 from tests.toys import TinyNetwork, ToyVectorEnv
 from tests.toys_runs import command_line, environ, in_turn
@@ -377,9 +378,9 @@ def endless(num_envs: int, seed: int, max_episode_steps: int | None = None) -> A
 
 
 def test_an_evaluation_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "check_policy", lambda *args: None)
+    monkeypatch.setattr(episodes, "check_policy", lambda *args: None)
     seconds = iter(range(1000))
-    monkeypatch.setattr("a3c_zoo.runs.evaluation.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(seconds)))
     entry = EnvEntry("hall", factory=f"{__name__}:endless")
     with pytest.raises(EnvironmentContractError, match=r"'hall': no episode .* 20 s; .* 21 steps.* a time limit"):
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 2, 0, 0, patience_s=20))
@@ -389,9 +390,9 @@ def test_an_evaluation_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_evaluation_is_as_patient_as_before_when_it_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "check_policy", lambda *args: None)
+    monkeypatch.setattr(episodes, "check_policy", lambda *args: None)
     seconds = iter([*range(5), *range(1000, 2000)])
-    monkeypatch.setattr("a3c_zoo.runs.evaluation.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(seconds)))
     entry = EnvEntry("hall", factory=f"{__name__}:endless")
     with pytest.raises(EnvironmentContractError, match=r"'hall': no episode .* 20 s; .* 21 steps"):
         evaluate_policy(FirstAction(), EpisodesToPlay(entry, EnvConfig(), 2, 0, 0, patience_s=20))

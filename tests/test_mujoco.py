@@ -23,7 +23,7 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.learning import mujoco
 from a3c_zoo.learning.environments import make_vector_env
 from a3c_zoo.plugins.entries import EnvEntry
-from a3c_zoo.runs.evaluation import draw_once
+from a3c_zoo.runs.pictures import draw_once
 from tests.toys_runs import command_line, environ
 from tests.waits import LIMIT_S
 from tests.wheels import ROOT

@@ -34,7 +34,9 @@ from a3c_zoo.errors import ZooError
 from a3c_zoo.hardware import has_display
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.runs import api
-from a3c_zoo.runs.evaluation import DEFAULT_FPS, EpisodesToPlay, Scene, evaluate_policy, play_scenes
+from a3c_zoo.runs.episodes import EpisodesToPlay
+from a3c_zoo.runs.evaluation import evaluate_policy
+from a3c_zoo.runs.pictures import DEFAULT_FPS, Scene, play_scenes
 from a3c_zoo.runs.videos import EpisodeFilm, VideoFile, enlarge
 from a3c_zoo.store.checkpoints import checkpoint_steps
 from a3c_zoo.store.directory import RunDirectory

@@ -164,7 +164,7 @@ def test_our_own_says_what_it_expects(runs: dict[str, Path], observation: Any, m
 def test_an_environment_that_is_another_now_is_one_line(
     agent: str, runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("a3c_zoo.runs.evaluation.make_vector_env", lambda *_: ToyVectorEnv(3))
+    monkeypatch.setattr("a3c_zoo.runs.episodes.make_vector_env", lambda *_: ToyVectorEnv(3))
     with pytest.raises(SystemExit) as left:
         cli.main(["evaluate", str(runs[agent]), "--episodes", "3"])
     assert left.value.code == 2

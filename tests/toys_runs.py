@@ -21,7 +21,7 @@ import torch
 from a3c_zoo.cli.main import cli
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.api import load_from
-from a3c_zoo.runs.evaluation import Scene, play_scenes
+from a3c_zoo.runs.pictures import Scene, play_scenes
 from a3c_zoo.store.checkpoint_bytes import read_content, to_bytes
 from a3c_zoo.store.checkpoints import checkpoint_file
 from a3c_zoo.store.directory import RunDirectory

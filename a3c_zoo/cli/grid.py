@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from a3c_zoo.errors import printable
 
 if TYPE_CHECKING:
-    from a3c_zoo.runs.evaluation import Scene
+    from a3c_zoo.runs.pictures import Scene
 
 #: The grid's greatest height and width, without labels and gaps, and a tile's least width, in pixels.
 HEIGHT, WIDTH, NARROWEST = 840, 1920, 160

@@ -27,7 +27,7 @@ from a3c_zoo.store.run_files import META_JSON
 
 if TYPE_CHECKING:
     from a3c_zoo.cli.grid import Tile
-    from a3c_zoo.runs.evaluation import Scene
+    from a3c_zoo.runs.pictures import Scene
     from a3c_zoo.store.recommended import Choice
 
 #: Most agents side by side.
@@ -158,7 +158,7 @@ def _load(
     directory = find_policy(run, runs_dir=runs_dir, **options)
     choice = held(directory, choose(directory, named or checkpoint))
     loaded = load_from(directory, choice.which, episodes, seed)
-    from a3c_zoo.runs.evaluation import play_scenes  # imports torch: a wrong name is known before
+    from a3c_zoo.runs.pictures import play_scenes  # imports torch: a wrong name is known before
 
     steps = state_of(directory, choice.which).steps
     return directory.path.name + (named and f"@{named}"), steps, play_scenes(*loaded, deterministic), choice

@@ -100,7 +100,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 def _film(directory: Any, path: Path) -> None:
     """Films the beginning of an episode, as `a3c-zoo play --video` does."""
     from a3c_zoo.runs.api import load_from
-    from a3c_zoo.runs.evaluation import play_scenes
+    from a3c_zoo.runs.pictures import play_scenes
     from a3c_zoo.runs.videos import FILM_ENCODING, FILM_S, VideoFile
 
     try:

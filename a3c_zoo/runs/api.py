@@ -36,7 +36,7 @@ from a3c_zoo.store.trained import find_policy, policy_state
 
 if TYPE_CHECKING:
     from a3c_zoo.learning.function_env import EnvFunction
-    from a3c_zoo.runs.evaluation import EpisodesToPlay
+    from a3c_zoo.runs.episodes import EpisodesToPlay
 
 
 #: A name; or an entry, or what makes one environment.
@@ -342,7 +342,7 @@ def _to_play(
 ) -> tuple[Policy, EpisodesToPlay]:
     """The policy of a checkpoint, and which episodes it plays."""
     policy = _policy(setup, saved, seed)
-    from a3c_zoo.runs.evaluation import EpisodesToPlay
+    from a3c_zoo.runs.episodes import EpisodesToPlay
 
     config = setup.config
     seed = config.run.seed if seed is None else seed

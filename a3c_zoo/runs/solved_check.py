@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from a3c_zoo.errors import WorkerError, ZooError
 from a3c_zoo.records import Evaluation, Snapshot
-from a3c_zoo.runs.evaluation import EvaluationTask, PlayedEpisodes, PlayedTask, play_task
+from a3c_zoo.runs.episodes import PlayedEpisodes
+from a3c_zoo.runs.evaluation import EvaluationTask, PlayedTask, play_task
 from a3c_zoo.runs.evaluation_pool import EvaluationPool
 from a3c_zoo.runs.evaluation_process import EvaluationError
 from a3c_zoo.runs.signals import StopEvaluationError

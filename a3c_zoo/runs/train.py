@@ -221,7 +221,7 @@ def _refuse_films(setup: RunSetup) -> None:
     It is drawn in a child process, as its spaces are read, unless the run is serial.
     """
     from a3c_zoo.processes.probe import in_child
-    from a3c_zoo.runs.evaluation import draw_once
+    from a3c_zoo.runs.pictures import draw_once
     from a3c_zoo.runs.videos import ffmpeg_program
 
     entry = setup.entry

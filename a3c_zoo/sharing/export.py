@@ -34,7 +34,8 @@ from a3c_zoo.learning.model import ModelPolicy, core_state, one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.spaces import Leaf, ObservationSpec, as_batch
 from a3c_zoo.plugins.registry import get_registry
-from a3c_zoo.runs.evaluation import EpisodesToPlay, load_policy, play_episodes
+from a3c_zoo.runs.episodes import EpisodesToPlay, play_episodes
+from a3c_zoo.runs.evaluation import load_policy
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.seeds import USER_EVALUATIONS
 from a3c_zoo.store.run import Run

@@ -9,7 +9,8 @@ from a3c_zoo.config.sets import resolve_config
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry
 from a3c_zoo.plugins.registry import Registry, get_registry
 from a3c_zoo.records import Report
-from a3c_zoo.runs.evaluation import EpisodesToPlay, evaluate_policy, load_policy
+from a3c_zoo.runs.episodes import EpisodesToPlay
+from a3c_zoo.runs.evaluation import evaluate_policy, load_policy
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.testing.conformance import check_entry
 from a3c_zoo.testing.findings import Findings

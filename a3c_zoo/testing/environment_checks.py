@@ -31,7 +31,8 @@ from a3c_zoo.learning.space_check import in_words
 from a3c_zoo.learning.wrappers import Wrapper, load_wrappers, wrap_all
 from a3c_zoo.plugins.entries import AgentEntry, EnvEntry, load_object
 from a3c_zoo.plugins.registry import Registry
-from a3c_zoo.runs.evaluation import EpisodesToPlay, play_scenes
+from a3c_zoo.runs.episodes import EpisodesToPlay
+from a3c_zoo.runs.pictures import play_scenes
 from a3c_zoo.runs.setup import RunSetup
 from a3c_zoo.testing import random_play
 from a3c_zoo.testing.conformance import check_contract, check_env_entry
