@@ -167,14 +167,9 @@ def command(
     machines. The report is written anew after each run. Finished runs are used again: after Ctrl-C the same command
     continues with the missing ones.
     """
-    from a3c_zoo.comparison.compare import check_question, make_plan_and_rule, rehearse_plan
-    from a3c_zoo.comparison.comparison_view import ComparisonView
-    from a3c_zoo.comparison.course import carry_out
-    from a3c_zoo.comparison.reading import read
-    from a3c_zoo.display.displays import open_display
+    from a3c_zoo.comparison.compare import check_question
     from a3c_zoo.report.places import choose_out
     from a3c_zoo.store.directory import refuse_trust
-    from a3c_zoo.words import counted
 
     if as_json:
         take_stdout()
@@ -194,25 +189,53 @@ def command(
     check_question(question, options["until_decided"])
     if sources:
         _refuse_options_of_training(click.get_current_context())
-        wanted = run_filter(filters)
-        with closing(open_display(to_stderr=True)) as display:
-            display.wait("reading the runs, and writing the report")
-            results = read(
-                sources,
-                options["envs"],
-                out,
-                options["agents"],
-                options["methods"],
-                wanted,
-                runs_dir=options["runs_dir"],
-                trust=trust,
-                question=question,
-                chosen_by=_filters_by_end(filters),
-            )
-        return _tell(results, as_json)
+        return _tell(_read(sources, filters, out, trust, question, options), as_json)
     refuse_trust(trust, "--from")
     if filters:
         raise ZooError(f"--{next(iter(filters))} selects among the runs of --from; leave it out")
+    comparison = _train(episodes, out, question, yes, as_json, options)
+    return INTERRUPTED if comparison is None else _tell(comparison, as_json)
+
+
+def _read(
+    sources: Sequence[Path],
+    filters: Mapping[str, Any],
+    out: Path,
+    trust: bool,
+    question: str,
+    options: Mapping[str, Any],
+) -> Comparison:
+    """Reports of runs as they are. options: of the command, the others."""
+    from a3c_zoo.comparison.reading import read
+    from a3c_zoo.display.displays import open_display
+
+    wanted = run_filter(filters)
+    with closing(open_display(to_stderr=True)) as display:
+        display.wait("reading the runs, and writing the report")
+        return read(
+            sources,
+            options["envs"],
+            out,
+            options["agents"],
+            options["methods"],
+            wanted,
+            runs_dir=options["runs_dir"],
+            trust=trust,
+            question=question,
+            chosen_by=_filters_by_end(filters),
+        )
+
+
+def _train(
+    episodes: int, out: Path, question: str, yes: bool, as_json: bool, options: dict[str, Any]
+) -> Comparison | None:
+    """Asks, trains and reports; None after Ctrl-C. options: of the command, the others."""
+    from a3c_zoo.comparison.compare import make_plan_and_rule, rehearse_plan
+    from a3c_zoo.comparison.comparison_view import ComparisonView
+    from a3c_zoo.comparison.course import carry_out
+    from a3c_zoo.display.displays import open_display
+    from a3c_zoo.words import counted
+
     with chosen_engine(options) as engine:
         plan, rule = make_plan_and_rule(**options, host=engine.host())
         print_sentences(_announce(plan, rule, episodes), to_stderr=as_json)
@@ -222,18 +245,17 @@ def command(
             )
         except KeyboardInterrupt:
             click.echo("Stopped. No run has begun.", err=True)
-            return INTERRUPTED
+            return None
         if plan.missing and not yes:
             ask_to_train(f"{counted(len(plan.missing), 'runs')} must be trained", as_json)
         with closing(open_display(to_stderr=as_json)) as display:
             view = ComparisonView(display, engine.slots)
             try:
-                comparison = carry_out(plan, rule, episodes, out, view, engine, question=question)
+                return carry_out(plan, rule, episodes, out, view, engine, question=question)
             except KeyboardInterrupt:
                 display.close()
                 _tell_stopped(plan, view.report)
-                return INTERRUPTED
-    return _tell(comparison, as_json)
+                return None
 
 
 def _tell_stopped(plan: Plan, report: Path | None) -> None:
