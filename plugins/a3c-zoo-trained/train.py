@@ -88,7 +88,7 @@ TRAININGS = {
         *("-o", "optimizer.schedule_steps=10000000", "-o", "optimizer.max_grad_norm=0.5", "-o", "agent.epochs=4"),
     ),
     "space-invaders-a3c": of_ten_games("space_invaders"),
-    "qbert-a3c": of_ten_games_before("qbert"),
+    "qbert-a3c": of_ten_games("qbert"),
     "seaquest-a3c": of_ten_games("seaquest"),
     "beam-rider-a3c": of_ten_games("beam_rider"),
     "enduro-a3c": of_ten_games_before("enduro", "--hyperparams", "a3c-ppo"),

@@ -8,7 +8,7 @@ _LIMIT = "Without the limit of 500 steps it drops the pole or leaves the track a
 _SOLVED = (
     "Below RL Zoo's A2C (500.0): its training ended as soon as it was solved, with 475. The worst of 100 gave 461."
 )
-_HOPS = "Below RL Zoo's A2C (3,882), which had ten million steps; its PPO has 15,627. The worst of 100 games gave 500."
+_HOPS = "Below RL Zoo's PPO (15,627), which had ten million steps. Uneven: the worst of 100 games gave 375."
 _INVADED = "Below RL Zoo's A2C (627), which had ten million steps. The worst of 100 games gave 75."
 _RUNS = "Below RL Zoo's A2C (31,672), which had ten million steps. The worst of 100 games gave 15,600."
 _ROCKS = "Below RL Zoo's A2C (1,287). It is the best checkpoint, of step 339,618. The worst of 100 games gave 510."
@@ -92,9 +92,15 @@ _AGENTS = (
     ("road-runner-a3c", "atari:road_runner", "a3c", "after 2.5 million steps", _RUNS),
     ("asteroids-a3c", "atari:asteroids", "a3c", "best of 2.5 million steps", _ROCKS),
 )
+_PIXELS = "The set had pixels of 0.012 then. Today: add `-o network.scale=0.012`."
 #: Name → how it went on after the command in its meta.json, by hand, or what the command means today.
 _THEN = {
-    "enduro-a3c": "The set was called `a3c-ppo` then. Today it is the default: leave out `--hyperparams a3c-ppo`.",
+    "seaquest-a3c": _PIXELS,
+    "enduro-a3c": "The set was called `a3c-ppo` then. Today: `-o network.scale=0.012` in place of "
+    "`--hyperparams a3c-ppo`.",
+    "ms-pacman-a3c": _PIXELS,
+    "road-runner-a3c": _PIXELS,
+    "asteroids-a3c": _PIXELS,
     "breakout-a3c": "After 9,991,007 steps it went on in copies whose config.yml had `stop_when_solved: true` and a "
     "longer `schedule_steps`, `a3c-zoo train --resume COPY --steps N` each with the same N: 12,000,000, 15,000,000, "
     "and 17,500,000.",
