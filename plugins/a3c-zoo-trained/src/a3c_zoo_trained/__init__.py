@@ -95,7 +95,9 @@ _AGENTS = (
 _PIXELS = "The set had pixels of 0.012 then. Today: add `-o network.scale=0.012`."
 #: Name → how it went on after the command in its meta.json, by hand, or what the command means today.
 _THEN = {
+    "space-invaders-a3c": _PIXELS,
     "seaquest-a3c": _PIXELS,
+    "beam-rider-a3c": _PIXELS,
     "enduro-a3c": "The set was called `a3c-ppo` then. Today: `-o network.scale=0.012` in place of "
     "`--hyperparams a3c-ppo`.",
     "ms-pacman-a3c": _PIXELS,
