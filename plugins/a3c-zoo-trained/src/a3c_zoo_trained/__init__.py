@@ -9,7 +9,7 @@ _SOLVED = (
     "Below RL Zoo's A2C (500.0): its training ended as soon as it was solved, with 475. The worst of 100 gave 461."
 )
 _HOPS = "Below RL Zoo's PPO (15,627), which had ten million steps. Uneven: the worst of 100 games gave 375."
-_INVADED = "Below RL Zoo's A2C (627), which had ten million steps. The worst of 100 games gave 75."
+_INVADED = "Below RL Zoo's A2C (627), which had ten million steps. The worst of 100 games gave 245."
 _RUNS = "Below RL Zoo's A2C (31,672), which had ten million steps. The worst of 100 games gave 15,600."
 _ROCKS = "Below RL Zoo's A2C (1,287). It is the best checkpoint, of step 339,618. The worst of 100 games gave 510."
 _EDGE = "Below RL Zoo's A2C (2,890): it shoots the ships of the first sector, 660 points, and few of the second."
@@ -95,7 +95,6 @@ _AGENTS = (
 _PIXELS = "The set had pixels of 0.012 then. Today: add `-o network.scale=0.012`."
 #: Name → how it went on after the command in its meta.json, by hand, or what the command means today.
 _THEN = {
-    "space-invaders-a3c": _PIXELS,
     "seaquest-a3c": _PIXELS,
     "beam-rider-a3c": _PIXELS,
     "enduro-a3c": "The set was called `a3c-ppo` then. Today: `-o network.scale=0.012` in place of "
