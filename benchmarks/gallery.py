@@ -120,7 +120,7 @@ SUBJECTS = (
     Subject("space-invaders-a3c", "Space Invaders", "The cannon shoots at the invaders from behind its shields."),
     Subject("qbert-a3c", "Q*bert", "Q*bert hops on each cube to change its colour."),
     Subject("seaquest-a3c", "Seaquest", "The submarine shoots at fish and submarines."),
-    Subject("beam-rider-a3c", "Beam Rider", "The ship waits at the right edge, and shoots at the saucers."),
+    Subject("beam-rider-a3c", "Beam Rider", "The ship moves below the saucers, and shoots at them."),
     Subject("enduro-a3c", "Enduro", "The car overtakes others."),
     Subject("ms-pacman-a3c", "Ms. Pac-Man", "Ms. Pac-Man eats dots, and leaves the ghosts behind."),
     Subject("road-runner-a3c", "Road Runner", "The bird picks up seeds, and runs away from the coyote."),
