@@ -105,7 +105,7 @@ def test_a_script_finds_what_lies_beside_it_and_its_programs_get_no_variable_of_
 @pytest.mark.slow
 def test_trainings_of_a_comparison_find_what_lies_beside_the_script(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
-    call = 'a3c_zoo.compare("gym:helper:Beside-v0", baselines=["random"], seeds=1, steps=2000, episodes=1)'
+    call = 'a3c_zoo.compare("gym:helper:Beside-v0", baselines=["random"], seeds=1, steps=3000, episodes=1)'
     (tmp_path / "script.py").write_text(f'import a3c_zoo\nif __name__ == "__main__":\n    print({call}.failed)')
     ended = run(tmp_path, sys.executable, "script.py")
     assert ended.stdout == "()\n", ended.stderr
