@@ -79,7 +79,7 @@ def summary(outcome: Outcome, run: RunConfig | None = None, has_target: bool = T
 def _films(run: RunDirectory) -> str:
     """How many films a run that makes some has, and where."""
     if number := len(films_by_step(run)):
-        return f"{number:,} in {run.films}"
+        return f"{number:,} in {run.path / run.films.name}"
     return "none: no evaluation has ended whose film was kept"
 
 

@@ -109,5 +109,6 @@ def unfinished(missing: Mapping[str, Mapping[str, int]], there: int) -> str:
     of_methods = [
         f"{method} on {env}: {count}" for env, methods in missing.items() for method, count in methods.items()
     ]
-    has = f"It has {counted(there, 'runs')}, and {counted(number, 'runs')} {'is' if number == 1 else 'are'} missing"
+    verb = "is" if number == 1 else "are"
+    has = f"It has {counted(there, 'runs')}, and {counted(number, 'runs')} {verb} missing"
     return f"This report is not finished, and claims nothing yet. {has}: {', '.join(of_methods)}."
