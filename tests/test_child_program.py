@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import threading
 
 import psutil
 import pytest
 
 from a3c_zoo.engines.child_program import ChildProgram
-from tests.waits import LIMIT_S
+from tests.waits import LIMIT_S, wait_until
 
 
 def program(statements: str, grace_s: float = LIMIT_S) -> ChildProgram:
@@ -45,6 +47,25 @@ def test_a_child_that_ignores_sigterm_is_killed() -> None:
         assert not child.has_ended(0.0)
         process = psutil.Process(child._process.pid)  # type: ignore[union-attr]
     assert not process.is_running()
+
+
+def test_two_threads_that_end_a_child_signal_it_once() -> None:
+    """A run that gets a second signal ends without its state. This child ends with the number of its signals."""
+    statements = (
+        "import os, signal, time; came = []; signal.signal(15, lambda *_: came.append(1))\n"
+        "print('begun', flush=True)\n"
+        "while not came: time.sleep(0.01)\n"
+        "time.sleep(0.5); os._exit(len(came))"
+    )
+    with program(statements) as child:
+        child.start()
+        wait_until(lambda: os.fstat(child._output.fileno()).st_size)  # its handler is there
+        enders = [threading.Thread(target=child.end) for _ in range(2)]
+        for ender in enders:
+            ender.start()
+        for ender in enders:
+            ender.join(LIMIT_S)
+        assert child.status == 1
 
 
 def test_a_ctrl_c_during_the_start_leaves_no_child(monkeypatch: pytest.MonkeyPatch) -> None:

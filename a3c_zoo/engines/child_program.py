@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +30,8 @@ class ChildProgram:
         self._grace_s = grace_s
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (__exit__ closes it)
         self._process: subprocess.Popen[bytes] | None = None
+        self._ending = threading.Lock()
+        self._is_told = False
 
     def start(self) -> None:
         """Starts the child, once, in the body of the context manager: a Ctrl-C meanwhile ends it."""
@@ -71,10 +74,17 @@ class ChildProgram:
         return f"its process {ending(status)}"
 
     def end(self) -> None:
-        """Ends the child, if it has started; its workers end with it. Another thread may call it, too."""
+        """Ends the child, if it has started; its workers end with it.
+
+        Another thread may call it at the same time. The child gets one SIGTERM: a second one would keep a training from
+        saving its state.
+        """
         if self._process is None:
             return
-        self._process.terminate()  # does nothing to one that has ended
+        with self._ending:
+            if not self._is_told:
+                self._process.terminate()  # does nothing to one that has ended
+            self._is_told = True
         try:
             self.has_ended(self._grace_s)
         finally:  # also on a second Ctrl-C
