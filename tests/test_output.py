@@ -149,7 +149,7 @@ def test_json_is_alone_on_stdout(
         "show hyperparams gym:noisy:Noisy-v0",
         "list envs --plugin noisy.py",
         pytest.param(
-            "compare gym:noisy:Noisy-v0 --baseline random --seeds 1 --steps 300 --episodes 1 --yes",
+            "compare gym:noisy:Noisy-v0 --baseline random --seeds 1 --steps 2048 --episodes 1 --yes",
             marks=pytest.mark.slow,
         ),
     ],
