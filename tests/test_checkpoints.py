@@ -356,6 +356,10 @@ def test_what_is_written_is_read_to_the_bit(directory: RunDirectory) -> None:
 
 
 DEEP: Any = functools.reduce(lambda inner, _: [inner], range(100), [])  # type: ignore[arg-type, return-value]
+#: 2^100 ways through a hundred lists, and a dictionary that holds itself.
+MANY: Any = functools.reduce(lambda inner, _: [inner, inner], range(100), [])  # type: ignore[arg-type, return-value]
+ITSELF: dict[str, Any] = {"weights": 1}
+ITSELF["itself"] = ITSELF
 KINDS = (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool, torch.uint16)
 
 
@@ -373,6 +377,8 @@ KINDS = (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, 
         (STATE, {2**61: 1}, "a dictionary has the key 2305843009213693952"),
         (STATE, torch.eye(2).to_sparse(), "agent.value is no plain tensor"),
         (STATE, DEEP, "agent.value.0.*is nested too deeply"),
+        (STATE, MANY, "agent.value.0.*is nested too deeply"),
+        (STATE, ITSELF, "agent.value.itself.*is nested too deeply"),
         (STATE, "x" * (9 << 20), r"its values that are no tensors would take 9,437,\d+ bytes, and at most 8,388,608"),
         (replace(STATE, window=WindowState([1.0, math.inf], [3, 4])), 1, "session.window.returns.1: .*finite number"),
     ],

@@ -76,7 +76,7 @@ class SizeLimit(TorchFunctionMode):
 
     def __init__(self, content: Any) -> None:
         super().__init__()
-        self._there = sum(tensor.numel() for _, tensor in tensors_of(content, 10**9))
+        self._there = sum(tensor.numel() for _, tensor in tensors_of(content))
         self._left = 2 * self._there + FREE_NUMBERS
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -97,24 +97,21 @@ def loading(what: str = _DOES_NOT_FIT) -> Iterator[None]:
         raise RunDirectoryError(f"{what}{reason.removeprefix(what)[:300]}") from error
 
 
-def tensors_of(content: Any, most_values: int) -> Iterator[tuple[str, Tensor]]:
+def tensors_of(content: Any) -> Iterator[tuple[str, Tensor]]:
     """The tensors in nested dictionaries, lists and tuples, each with its place there.
 
-    Raises:
-        ValueError: there are more values, tensors or not, than `most_values`; a list may hold itself.
+    What lies in several places counts in one of them: a list may hold itself.
     """
     from torch import Tensor
 
     waiting = [("", content)]
-    count = 1
+    visited = set[int]()
     while waiting:
         where, value = waiting.pop()
         if isinstance(value, Tensor):
             yield where, value
-        elif isinstance(value, dict | list | tuple):
-            count += len(value)
-            if count > most_values:
-                raise ValueError(f"it holds more than {most_values:,} values")
+        elif isinstance(value, dict | list | tuple) and id(value) not in visited:
+            visited.add(id(value))
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
             waiting += [(_shortened(f"{where}.{key}".lstrip(".")), each) for key, each in pairs]
 
@@ -135,7 +132,7 @@ def not_finite(agent: Mapping[str, Any]) -> str | None:
     import torch
 
     parts = {name: part for name, part in agent.items() if name != "workers"}
-    for where, tensor in tensors_of(parts, 10**9):
+    for where, tensor in tensors_of(parts):
         if tensor.layout is not torch.strided:  # no checkpoint holds it
             continue
         if not tensor.is_floating_point() or bool(tensor.isfinite().all()):
