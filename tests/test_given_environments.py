@@ -41,6 +41,7 @@ class Open(CartPoleEnv):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.is_open = True
         Open.made += 1
         if Open.made == Open.fails_at:
             raise RuntimeError("no port is free")
@@ -51,7 +52,13 @@ class Open(CartPoleEnv):
             raise RuntimeError("no port is free")
         return super().reset(**kwargs)
 
+    def step(self, action: Any) -> Any:
+        if not self.is_open:
+            raise RuntimeError("step() after close()")
+        return super().step(action)
+
     def close(self) -> None:
+        self.is_open = False
         Open.open -= 1
         if Open.fails_to_close:
             raise RuntimeError("the window is gone")

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,11 @@ from torch import Tensor
 
 from a3c_zoo.agents.configs import LossConfig
 from a3c_zoo.agents.context import OnTick, State, WorkerContext, fill
-from a3c_zoo.errors import ConfigError, DivergedError, ZooError
+from a3c_zoo.errors import ConfigError, DivergedError
 from a3c_zoo.learning.collector import Collector
 from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import EPISODES, REPLACED, STEPS, UPDATES, Counters
-from a3c_zoo.learning.environments import closed, make_vector_env
+from a3c_zoo.learning.environments import closed_on_failure, make_vector_env
 from a3c_zoo.learning.model import Model
 from a3c_zoo.learning.networks import seed_passes
 from a3c_zoo.learning.objective import Objective
@@ -70,12 +70,9 @@ def make_env(context: RunContext | WorkerContext, rank: int = 0) -> VectorEnv[An
     )
     if isinstance(context, WorkerContext):  # the run has looked at its spaces
         return env
-    try:
+    with closed_on_failure(env):
         actions = env.single_action_space
         check_supported(actions, context.supported_spaces, config.agent_name, context.entry.name)
-    except ZooError:
-        env.close()
-        raise
     return env
 
 
@@ -192,8 +189,7 @@ class RolloutWorker(Member):
         if replaced:
             path.append(replaced)
         start = self.model.network.start(config.env.num_envs)
-        with ExitStack() as stack:
-            env = stack.enter_context(closed(make_env(context, rank)))
+        with closed_on_failure(make_env(context, rank)) as env:
             self.collector = Collector(
                 CheckedEnvironment(env, context.entry.name, context.spaces.observations),
                 context.spaces.actions,
@@ -214,7 +210,6 @@ class RolloutWorker(Member):
             self._collected_s: float | None = None  # when the last rollout ended; None after a standstill
             if state:
                 self._load(state)
-            stack.pop_all()  # the worker closes them
 
     def _load(self, state: State) -> None:
         with loading():

@@ -89,6 +89,17 @@ def closed(env: Closable) -> Iterator[Closable]:
 
 
 @contextmanager
+def closed_on_failure(env: Closable) -> Iterator[Closable]:
+    """Closes environments if the body fails. If it does not, their owner closes them later."""
+    try:
+        yield env
+    except BaseException:
+        with suppress(Exception, SystemExit):
+            env.close()
+        raise
+
+
+@contextmanager
 def faults_of(entry: EnvEntry, done: str = "made", config: EnvConfig | None = None) -> Iterator[None]:
     """While an environment is made: turns its errors into those of `make_vector_env`, which name it.
 
