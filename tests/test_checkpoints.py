@@ -26,6 +26,7 @@ from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import open_file
 from a3c_zoo.records import Evaluation
 from a3c_zoo.store import checkpoint_bytes
+from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of, keep_evaluations
 from a3c_zoo.store.checkpoints import (
     DamagedCheckpointError,
     EvaluatorState,
@@ -470,6 +471,19 @@ def test_training_goes_on_from_no_policy_whose_rows_are_cut(directory: RunDirect
     assert (best.agent, best.state) == ({"a": 1}, PolicyState(7, {}, 1.0, 2.0))
     with pytest.raises(RunDirectoryError, match=r"it does not say where the run stood\. Choose a step"):
         go_on_from(directory, "best")
+
+
+def test_no_evaluation_behind_the_step_stays(directory: RunDirectory) -> None:
+    """The user has moved the newest checkpoint away. Its evaluation is not that of the next one at that step."""
+    save(directory, 5)
+    for step in (5, 7):
+        played = Evaluation(1, 2.0, 0.0, 2.0, 2.0, 3.0, True, 0.1)
+        keep_evaluations(directory.home, 1, [CheckpointEvaluation(step, float(step), played)], seed=1)
+        folder = set_aside(directory, 5)
+        assert (folder is not None) == (step == 7)
+    assert folder is not None
+    assert [each.steps for each in evaluations_of(folder)] == [5, 7]
+    assert evaluations_of(directory.home) == ()
 
 
 def test_a_disk_that_is_full_gets_no_part_of_a_copy(directory: RunDirectory) -> None:

@@ -557,6 +557,18 @@ def test_a_run_that_is_stopped_before_it_begins_does_not_begin(tmp_path: Path, m
     assert not trained.path.exists()
 
 
+def test_a_run_without_its_times_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full for a moment. The others of the comparison go on."""
+
+    def full(*arguments: Any) -> None:
+        raise RunDirectoryError("cannot write timing.json: the disk is full")
+
+    monkeypatch.setattr(local_engine, "write_timing", full)
+    (run,) = (run for run in plan(runs_dir=tmp_path, seeds=[1]).runs if run.method == "random")
+    (trained,) = train_plan(Plan((run,), tmp_path, reuse=True), ComparisonWatcher(), LocalEngine())
+    assert trained.fault == "cannot write timing.json: the disk is full"
+
+
 @pytest.mark.slow
 def test_an_algorithm_apart_from_its_environments(tmp_path: Path) -> None:
     arguments = ["compare", "cartpole", "--baseline", "sb3-a2c", "--baseline", "sb3-a2c@zoo", "--seeds", "1"]

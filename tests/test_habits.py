@@ -389,6 +389,33 @@ def test_an_evaluation_without_an_end_fails(monkeypatch: pytest.MonkeyPatch) -> 
     assert played.evaluation().mean_length == 100  # a limit is known: it is only slow
 
 
+class EndsAfterFive(Endless):
+    """An episode has five steps."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        self.left = 5
+        return super().reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        return np.zeros(2, np.float32), 1.0, self.left == 0, False, {}
+
+
+def one_is_endless(num_envs: int, seed: int) -> Any:
+    return gymnasium.vector.SyncVectorEnv([EndsAfterFive, Endless])
+
+
+def test_episodes_beyond_the_quota_do_not_hide_an_endless_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two games plays one episode. The first one goes on behind it, and ends every five steps."""
+    monkeypatch.setattr(episodes, "check_policy", lambda *args: None)
+    seconds = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(seconds)))
+    entry = EnvEntry("hall", factory=f"{__name__}:one_is_endless")
+    to_play = EpisodesToPlay(entry, EnvConfig(), 2, 0, 0, num_envs=2, patience_s=20)
+    with pytest.raises(EnvironmentContractError, match=r"'hall': no episode .* 20 s; the longest has 2\d steps"):
+        evaluate_policy(FirstAction(), to_play)
+
+
 def test_an_evaluation_is_as_patient_as_before_when_it_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episodes, "check_policy", lambda *args: None)
     seconds = iter([*range(5), *range(1000, 2000)])

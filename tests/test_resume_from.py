@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,6 +34,7 @@ from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Episode, Outcome, Progress, Report
 from a3c_zoo.runs import api
 from a3c_zoo.runs.progress import RunProgress, Stopping
+from a3c_zoo.runs.session import Session
 from a3c_zoo.runs.setup import RunSetup, SilentObserver, Watch
 from a3c_zoo.runs.signals import StopRequest
 from a3c_zoo.runs.solved_check import SolvedCheck
@@ -498,6 +500,22 @@ def test_a_run_that_diverges_keeps_its_good_checkpoints(tmp_path: Path, monkeypa
     steps = checkpoint_steps(RunDirectory(run))
     assert set(before) <= set(steps)
     assert checkpoint(run, str(steps[-1]))["agent"]["model"]["parameters"].isfinite().all()
+
+
+def test_a_run_that_diverges_says_what_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = train(tmp_path, steps=300, overrides=OVERRIDES).run
+    poisoned(monkeypatch, None)
+    take_in = Session._take_in
+
+    def take_in_or_fail(self: Session, reports: Any) -> None:
+        if sys._getframe(1).f_code.co_name == "rescue":
+            raise RunDirectoryError("the disk is full")
+        take_in(self, reports)
+
+    monkeypatch.setattr(Session, "_take_in", take_in_or_fail)
+    with pytest.raises(DivergedError, match=f"--init-from {run}") as raised:
+        a3c_zoo.train(resume=run, steps=100_000)
+    assert raised.value.__notes__ == ["(and the last reports of the workers are lost: the disk is full)"]
 
 
 def test_parameters_that_are_not_finite_are_neither_written_nor_read(

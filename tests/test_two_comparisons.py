@@ -148,6 +148,20 @@ def test_a_holder_that_lives_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
     assert said == ["waiting: another comparison works"]
 
 
+def test_what_ends_the_waiting_is_no_fault_of_the_disk(tmp_path: Path) -> None:
+    """InterruptedError is an OSError."""
+
+    def ended() -> None:
+        raise InterruptedError("other work has failed")
+
+    with (
+        reserved(tmp_path, "x", "works", print),
+        pytest.raises(InterruptedError, match="other work has failed"),
+        reserved(tmp_path, "x", "works", lambda line: None, ended),
+    ):
+        pass
+
+
 def test_a_folder_that_cannot_be_written_has_no_reservations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     with reserved(tmp_path, "x", "works", print) as give_sign:

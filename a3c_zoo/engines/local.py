@@ -56,8 +56,11 @@ class LocalEngine(Engine):
             run = Run(job.path)
             fault = child.fault() if child.status else _fault(run)
         if fault is None and not job.resumes:  # the seconds of two halves are not those of a whole run
-            settings = run.settings  # those of the machine that trained: the job has none on another one
-            write_timing(job.path, calibration_s, wall_s, settings)
+            try:
+                settings = run.settings  # those of the machine that trained: the job has none on another one
+                write_timing(job.path, calibration_s, wall_s, settings)
+            except RunDirectoryError as error:
+                fault = str(error)
         return fault
 
     def stop(self) -> None:

@@ -52,8 +52,7 @@ def reserved(
     with disk_errors(path.parent, "make"):
         path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path)
-    with disk_errors(path, "lock"):
-        _wait(lock, path, what, tell, check)
+    _wait(lock, path, what, tell, check)
 
     def give_sign() -> None:
         with suppress(OSError):  # somebody has removed the folder of lock files
@@ -72,10 +71,9 @@ def _wait(
     sign: int | None = None
     seen_s = time.monotonic()
     while True:
-        with suppress(filelock.Timeout):
-            lock.acquire(blocking=False)
+        newest = _take_or_look(lock, path)
+        if newest is None:
             return
-        newest = path.stat().st_mtime_ns
         now = time.monotonic()
         if sign is None:
             tell(f"waiting: another comparison {what}")
@@ -89,3 +87,13 @@ def _wait(
             seen_s = now
         check()
         time.sleep(TRY_EVERY_S)
+
+
+def _take_or_look(lock: filelock.BaseFileLock, path: Path) -> int | None:
+    """Takes the lock, and returns None; when its holder gave its last sign of life if another process has it, in ns."""
+    with disk_errors(path, "lock"):
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            return path.stat().st_mtime_ns
+    return None

@@ -147,10 +147,10 @@ def play_episodes(
             ended = np.asarray(is_over(terminated, truncated, info), np.bool_)
             played, over = games.step(rewards, ignored, ended)
             yield played, over, games.running.sum(axis=1)
-            if over.any():
+            if played:  # a game that has played its quota goes on, and says nothing about the others
                 since_end.restart()
             elif since_end.look() > patience_s:
-                raise _endless(to_play, int(games.length.max()))
+                raise _endless(to_play, int(games.length[games.left > 0].max()))
             if masks is not None:
                 masks.step(info, ended)
             if ended.any():

@@ -201,7 +201,10 @@ class Session:
             error.add_note(f"(and the last reports of the workers are lost: {second})")
         if isinstance(error, DivergedError):
             self._save_best()
-            raise DivergedError(f"{error}{self._with_smaller_rate()}") from error
+            cured = DivergedError(f"{error}{self._with_smaller_rate()}")
+            for note in getattr(error, "__notes__", ()):
+                cured.add_note(note)
+            raise cured from error
         if snapshot.counts:
             self._progress.add([snapshot.counts()], [])
         if self.is_saved:  # that checkpoint has the workers' states, which are lost by now

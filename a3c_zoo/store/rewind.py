@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.files import MAX_TABLE, open_file, shown
+from a3c_zoo.store.checkpoint_evaluations import evaluations_of
 from a3c_zoo.store.checkpoints import (
     BEST,
     FINAL,
@@ -157,7 +158,7 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
         also_at: whether a checkpoint at that step moves as well: the run goes on from another file, and writes its own.
 
     Returns:
-        The folder; None if no checkpoint and no film is later, and best.pt is not damaged.
+        The folder; None if no checkpoint, no evaluation of one and no film is later, and best.pt is not damaged.
     """
     later = [
         step_file(directory, each) for each in checkpoint_steps(directory) if each >= step + (not also_at)
@@ -169,7 +170,7 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
             is_void = True
         later = [best, *later] if is_void else later
     films = [film for at_step, film in films_by_step(directory).items() if at_step > step]
-    if not later and not films:
+    if not later and not films and not _is_evaluated_behind(directory, step):
         return None
     copied = _files_to_copy(directory)
     with disk_errors(directory.checkpoints, "write"):
@@ -181,6 +182,14 @@ def set_aside(directory: RunDirectory, step: int, also_at: bool = False) -> Path
         for path in films + later[::-1]:
             path.rename(folder / path.name)
     return folder
+
+
+def _is_evaluated_behind(directory: RunDirectory, step: int) -> bool:
+    """Whether evaluations.json has a later checkpoint, such as one that the user has moved away."""
+    try:
+        return any(each.steps > step for each in evaluations_of(directory.home))
+    except RunDirectoryError:  # it is damaged, or of a newer version, and then no figure comes from it
+        return False
 
 
 def _folder_with(copied: Sequence[Path], parent: Path) -> Path:
