@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from threading import Thread
 from typing import Any, NoReturn, cast, get_args, get_type_hints
 
 import optuna
@@ -34,6 +37,7 @@ from a3c_zoo.tuning.studies import (
 from a3c_zoo.tuning.tune import _has_ended, make_settings
 from tests.shared import closed
 from tests.toys_runs import command_line
+from tests.waits import LIMIT_S
 
 JOURNAL = "studies/mine/journal.jsonl"
 
@@ -357,3 +361,53 @@ def test_a_trial_that_another_process_ends_before_its_lock_is_taken(
     race = Race(study, keys, 1, math.inf, cast(Any, None), TuningWatcher())
     assert _has_ended(study, race, None, 0.0)
     assert [each.state for each in study.contenders()] == ["PRUNED"]
+
+
+def test_two_processes_that_come_out_of_the_race_at_once(study: TuningStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each took a trial that the other one then could not take, and nobody made the comparison."""
+    study.add([SearchedKey("agent.gamma", "uniform", (0.9, 0.99))])
+    take = TuningStudy.take
+
+    def slow(self: TuningStudy, number: int) -> Any:
+        if lock := take(self, number):
+            time.sleep(0.3)
+        return lock
+
+    monkeypatch.setattr(TuningStudy, "take", slow)
+    race = Race(study, (), 2, math.inf, cast(Any, None), TuningWatcher())
+    studies = [TuningStudy("mine", None, Path("runs")) for _ in range(2)]
+    ended: list[bool] = []
+
+    def come_out(delay_s: float, study: TuningStudy) -> None:
+        time.sleep(delay_s)
+        ended.append(_has_ended(study, race, None, 0.0))
+
+    processes = [Thread(target=come_out, args=[0.1 * number, each]) for number, each in enumerate(studies)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(LIMIT_S)
+    assert ended == [True, True]
+    assert [each.state for each in study.contenders()] == ["PRUNED", "PRUNED"]
+
+
+def test_an_error_of_the_race_is_not_one_of_the_storage(study: TuningStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a terminal that is closed, or a full /tmp."""
+
+    def fail(race: Race) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(Race, "run", fail)
+    with pytest.raises(BrokenPipeError):
+        tuning.tune(study, cast(Any, None), TuningWatcher(), 2, None, 1, None)
+
+
+def test_each_use_of_a_study_names_its_storage(study: TuningStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any, **options: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("optuna.storages.JournalStorage.set_study_user_attr", fail)
+    monkeypatch.setattr("optuna.storages.JournalStorage.create_new_trial", fail)
+    for use in (lambda: study.keep(RESULT, {}), lambda: study.add([])):
+        with pytest.raises(ZooError, match=r"^--storage studies/mine/journal\.jsonl cannot be used: No space left"):
+            use()

@@ -226,11 +226,9 @@ def _announce(study: TuningStudy, trials: int) -> str:
 
 def _why_open(study: TuningStudy) -> str:
     """Why a study has not ended, although nothing of it is left to train here."""
-    from a3c_zoo.tuning.storages import storage_errors
     from a3c_zoo.words import listed
 
-    with storage_errors(f"--storage {study.where}"):
-        places = study.open_elsewhere()
+    places = study.open_elsewhere()
     if not places:
         return "Other processes still train trials of this study; the last of them ends it."
     trials = (

@@ -108,7 +108,7 @@ class Race:
         while time.monotonic() < self.deadline_s:
             self.is_in_time = any(each.scores for each in self.study.contenders())
             with ExitStack() as locks:
-                with self.study.lock("next"):
+                with self.study.turn():
                     advances = list(itertools.islice(self._next_advances(locks), at_once))
                 if not advances:
                     return

@@ -8,16 +8,17 @@ without a sign of life, and makes them fail.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import platform
 import random
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import filelock
 import optuna
@@ -54,6 +55,8 @@ from a3c_zoo.tuning.storages import (
 )
 from a3c_zoo.words import listed
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 #: Attribute of a study: how it was made (`StudySettings`). The number is that of what a study keeps.
 SETTINGS: Final = "a3c-zoo settings 2"
 #: Attribute of a study: the latest values of the options that may change.
@@ -172,8 +175,23 @@ def _chosen_hooks(config: Config) -> list[str]:
     ]
 
 
+def _asks_the_storage(
+    method: Callable[Concatenate[TuningStudy, _P], _R],
+) -> Callable[Concatenate[TuningStudy, _P], _R]:
+    """A method of a study whose errors name the storage, see `storage_errors`."""
+
+    @functools.wraps(method)
+    def asking(study: TuningStudy, /, *arguments: _P.args, **options: _P.kwargs) -> _R:
+        with storage_errors(f"--storage {study.where}"):
+            return method(study, *arguments, **options)
+
+    return asking
+
+
 class TuningStudy:
-    """A study in its storage, seen from a folder of runs. Its errors are those that `storage_errors` knows.
+    """A study in its storage, seen from a folder of runs.
+
+    Each method raises ZooError if the storage cannot be used.
 
     Attributes:
         where: names the storage in messages.
@@ -262,6 +280,7 @@ class TuningStudy:
             text = f"study '{self.name}' ({self.where}) has other settings now"
             raise ZooError(f"{text}; name a new one: --study NAME")
 
+    @_asks_the_storage
     def attribute(self, key: str) -> Any:
         """What the study keeps under a name such as `RESULT`; None before. Raises ZooError if it is damaged."""
         kept = self._study.user_attrs.get(key)
@@ -275,10 +294,12 @@ class TuningStudy:
             )
             raise ZooError(f"{text}; name another") from None
 
+    @_asks_the_storage
     def keep(self, key: str, value: Any) -> None:
         """Keeps plain data under a name such as `RESULT`."""
         self._study.set_user_attr(key, value)
 
+    @_asks_the_storage
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
@@ -300,6 +321,12 @@ class TuningStudy:
                 trials.setdefault(str(trial.user_attrs.get(PLACE)), []).append(trial.number)
         return trials
 
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Within it no other process with this folder of runs takes or ends trials, or keeps how the search ended."""
+        with storage_errors(f"--storage {self.where}"), self.lock("next"):
+            yield
+
     def lock(self, what: str) -> filelock.BaseFileLock:
         """A lock among processes with this folder of runs. The kernel frees it when its holder ends."""
         folder = self.runs_dir / LOCKS_DIR
@@ -314,6 +341,7 @@ class TuningStudy:
             lock.acquire(timeout=0)
         return lock if lock.is_locked else None
 
+    @_asks_the_storage
     def add(self, keys: Sequence[SearchedKey]) -> int:
         """Adds a trial with the values that the sampler proposes, and returns its number.
 
@@ -342,12 +370,14 @@ class TuningStudy:
             return None
         return valid_name(str(name), f"--storage {self.where}: the run of trial {number}")
 
+    @_asks_the_storage
     def keep_run(self, number: int, seed: int, name: str) -> None:
         """Keeps the directory of a trial's run, before the run begins."""
         runs = self._trials()[number].user_attrs.get(RUNS, {})
         if runs.get(str(seed)) != name:
             self._open(number).set_user_attr(RUNS, {**runs, str(seed): name})
 
+    @_asks_the_storage
     def report(self, number: int, rung: int, by_seed: Mapping[int, float]) -> None:
         """Keeps what the seeds of a trial reached on a rung. Ends it on the last rung, and if Optuna prunes it.
 
@@ -367,6 +397,7 @@ class TuningStudy:
         elif trial.should_prune():
             self._study.tell(number, state=TrialState.PRUNED)
 
+    @_asks_the_storage
     def end(self, number: int, fault: str = "") -> None:
         """Ends a trial that did not get to the last rung; fault: why it could not be trained."""
         self._open(number).set_user_attr("fault", fault)

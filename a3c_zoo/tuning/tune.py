@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,6 @@ from a3c_zoo.tuning.finale import (
     play_finale,
 )
 from a3c_zoo.tuning.racing import TUNING_SEEDS, Race, TuningWatcher, method_of, rungs_of
-from a3c_zoo.tuning.storages import storage_errors
 from a3c_zoo.tuning.studies import OPTIONS, RESULT, SEARCHED, StudySettings, TuningStudy
 from a3c_zoo.words import listed
 
@@ -120,8 +119,7 @@ def refuse_if_ended(
     Raises:
         ZooError: one of them differs from that with which the study has ended.
     """
-    with storage_errors(f"--storage {study.where}"):
-        ended = study.attribute(RESULT)
+    ended = study.attribute(RESULT)
     if not ended:
         return
     if not has_searched(ended, trials, timeout_s):
@@ -161,14 +159,13 @@ def rehearse_study(
 
     Arguments: see `tune`. Returns whether trials must be trained; if not, nothing is tried.
     """
-    with storage_errors(f"--storage {study.where}"):
-        ended = study.attribute(RESULT)
-        if ended and has_searched(ended, trials, timeout_s):
-            return False
-        _refuse_out(out)
-        if has_searched(_searched(study), trials, timeout_s):
-            return False
-        contenders = study.contenders()
+    ended = study.attribute(RESULT)
+    if ended and has_searched(ended, trials, timeout_s):
+        return False
+    _refuse_out(out)
+    if has_searched(_searched(study), trials, timeout_s):
+        return False
+    contenders = study.contenders()
     settings = study.settings
     methods = [method_of(settings, settings.agent)]
     with suppress(ConfigError):  # the finale says why it is not compared
@@ -228,38 +225,37 @@ def tune(
     Returns:
         How the study ended, perhaps before; None if other processes still train trials of it.
     """
-    with storage_errors(f"--storage {study.where}"):
-        ended: dict[str, Any] | None = study.attribute(RESULT)
-        if ended and has_searched(ended, trials, timeout_s):
-            return ended
-        _refuse_out(out)
-        study.refuse_made_anew()
-        study.keep(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
-        searched = _searched(study)
-        if not has_searched(searched, trials, timeout_s):
-            began_s = time.monotonic()
-            deadline_s = began_s + (timeout_s or math.inf)
-            registry = get_registry()
-            made = study.settings
-            entries = registry.env(made.env), registry.agent(made.agent)
-            keys = search_space(registry, *entries, made.hyperparams, made.overrides)
-            with stop_on_signals() as stop:
-                stop.allow_interrupts()
-                race = Race(study, keys, trials, deadline_s, engine, watcher)
-                race.run()
-            if not _has_ended(study, race, timeout_s, time.monotonic() - began_s):
-                return None
-            searched = _keep_search(study, trials, timeout_s, race.is_cut)
-        seeds = FinaleSeeds.of(searched["first_seed"], final_seeds)
-        ended = play_finale(study, seeds, out, timeout_s, watcher, engine)
-        ended |= searched | {"final_seeds": final_seeds}
-        study.keep(RESULT, ended)
+    ended: dict[str, Any] | None = study.attribute(RESULT)
+    if ended and has_searched(ended, trials, timeout_s):
         return ended
+    _refuse_out(out)
+    study.refuse_made_anew()
+    study.keep(OPTIONS, {"trials": trials, "timeout": timeout_s, "final_seeds": final_seeds})
+    searched = _searched(study)
+    if not has_searched(searched, trials, timeout_s):
+        began_s = time.monotonic()
+        deadline_s = began_s + (timeout_s or math.inf)
+        registry = get_registry()
+        made = study.settings
+        entries = registry.env(made.env), registry.agent(made.agent)
+        keys = search_space(registry, *entries, made.hyperparams, made.overrides)
+        with stop_on_signals() as stop:
+            stop.allow_interrupts()
+            race = Race(study, keys, trials, deadline_s, engine, watcher)
+            race.run()
+        if not _has_ended(study, race, timeout_s, time.monotonic() - began_s):
+            return None
+        searched = _keep_search(study, trials, timeout_s, race.is_cut)
+    seeds = FinaleSeeds.of(searched["first_seed"], final_seeds)
+    ended = play_finale(study, seeds, out, timeout_s, watcher, engine)
+    ended |= searched | {"final_seeds": final_seeds}
+    study.keep(RESULT, ended)
+    return ended
 
 
 def _keep_search(study: TuningStudy, trials: int, timeout_s: float | None, is_cut: bool) -> dict[str, Any]:
     """Keeps how the search has ended, and the seeds of its finale, unless another process has done so."""
-    with study.lock("next"):
+    with study.turn():
         searched = _searched(study)
         if not has_searched(searched, trials, timeout_s):
             count = sum(each.state != "FAIL" for each in study.contenders())
@@ -322,19 +318,22 @@ def _has_ended(study: TuningStudy, race: Race, timeout_s: float | None, took_s: 
 
     Raises ZooError if the time was too short for one trial. took_s: how long the race took.
     """
-    contenders = study.contenders()
-    open_here = [each.number for each in contenders if each.may_go_on_here]
-    locks = [study.take(number) for number in open_here]
-    if None in locks:
-        return False  # another process trains one of them, and will come here later
-    if timeout_s is not None and not race.is_in_time:
-        took = ""
-        if any(each.scores for each in contenders):
-            took = f", which took {took_s:,.1f} s"
-        text = f"--timeout {timeout_s:.10g}s: too short for one trial{took}"
-        raise ZooError(f"{text}; what was trained is kept, and the same command with more time goes on")
-    # They are read again: another process may have ended one before its lock was taken.
-    for each in study.contenders():
-        if each.number in open_here and each.may_go_on_here:
-            study.end(each.number)
-    return not study.open_elsewhere()
+    with study.turn(), ExitStack() as locks:  # two processes may come out of the race at the same moment
+        contenders = study.contenders()
+        open_here = [each.number for each in contenders if each.may_go_on_here]
+        for number in open_here:
+            lock = study.take(number)
+            if lock is None:
+                return False  # another process trains it, and will come here later
+            locks.callback(lock.release)
+        if timeout_s is not None and not race.is_in_time:
+            took = ""
+            if any(each.scores for each in contenders):
+                took = f", which took {took_s:,.1f} s"
+            text = f"--timeout {timeout_s:.10g}s: too short for one trial{took}"
+            raise ZooError(f"{text}; what was trained is kept, and the same command with more time goes on")
+        # They are read again: another process may have ended one before its lock was taken.
+        for each in study.contenders():
+            if each.number in open_here and each.may_go_on_here:
+                study.end(each.number)
+        return not study.open_elsewhere()
