@@ -1,10 +1,10 @@
-"""What torch and NumPy keep for a whole process. An environment may change it, for itself; then it is set back."""
+"""What torch and NumPy keep for a whole process. An environment, or the user's program, may change it for itself."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,3 +61,23 @@ def kept_settings() -> Iterator[None]:
         yield
     finally:
         before.restore()
+
+
+@contextmanager
+def our_settings() -> Iterator[None]:
+    """Within the body torch makes numbers in float32 on the CPU, and has gradients, whatever the program has set.
+
+    What the program has set, it has again after the body.
+    """
+    with kept_settings(), _without_inference_mode():
+        LibrarySettings().restore()
+        yield
+
+
+def _without_inference_mode() -> AbstractContextManager[object]:
+    """Nothing learns in torch's inference mode."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return nullcontext()
+    inference_mode: AbstractContextManager[object] = torch.inference_mode(False)
+    return inference_mode

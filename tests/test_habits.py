@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,9 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
 
+import a3c_zoo
 from a3c_zoo import EnvEntry
 from a3c_zoo.cli.common import playing_sign
 from a3c_zoo.config import EnvConfig
@@ -331,6 +333,45 @@ def test_each_setting_is_set_back() -> None:
         assert LibrarySettings.now() != before
     assert LibrarySettings.now() == before
     assert torch.zeros(1).device.type == "cpu"
+
+
+def without_gradients() -> None:
+    torch.set_grad_enabled(False)
+
+
+def in_double_precision() -> None:
+    torch.set_default_dtype(torch.float64)
+
+
+def with_numpy_s_errors() -> None:
+    np.seterr(all="raise")
+
+
+class Changes(CartPoleEnv):
+    """Changes all settings in each step."""
+
+    def step(self, action: Any) -> Any:
+        for change in (without_gradients, in_double_precision, with_numpy_s_errors):
+            change()
+        return super().step(action)
+
+
+@pytest.mark.parametrize("change", [without_gradients, in_double_precision, with_numpy_s_errors])
+def test_a_program_with_settings_of_its_own(change: Callable[[], None], tmp_path: Path) -> None:
+    with kept_settings():
+        change()
+        before = LibrarySettings.now()
+        limits = {"run.stop_when_solved": False, "run.evaluation_episodes": 1}
+        run = a3c_zoo.train(Changes, serial=True, steps=100, runs_dir=tmp_path, overrides=limits).run
+        assert a3c_zoo.load_agent(run, runs_dir=tmp_path).predict(np.zeros(4, np.float32)) is not None
+        assert a3c_zoo.evaluate(run, episodes=1, runs_dir=tmp_path).episodes == 1
+        assert LibrarySettings.now() == before
+
+
+def test_training_in_inference_mode(tmp_path: Path) -> None:
+    with torch.inference_mode():  # noqa: TID251 (as a program does that only acts)
+        assert a3c_zoo.train("cartpole", serial=True, steps=100, runs_dir=tmp_path).steps >= 100
+        assert torch.is_inference_mode_enabled()
 
 
 def test_settings_import_neither_library() -> None:

@@ -15,6 +15,7 @@ from a3c_zoo.config.sets import override_texts, resolve_config
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import same_folder
+from a3c_zoo.library_settings import our_settings
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import PYTHON, get_registry
 from a3c_zoo.plugins.typed_names import env_name as typed_env_name
@@ -102,7 +103,7 @@ def train(
         stop_return=stop_return,
         film_every=film_every,
     )
-    with same_folder(), closing(display_of_python(progress, observer, "observer")) as display:
+    with same_folder(), our_settings(), closing(display_of_python(progress, observer, "observer")) as display:
         view = TrainingView(display)
         watcher = observer or view
         if resume is not None:

@@ -15,6 +15,7 @@ from a3c_zoo.files import same_folder
 from a3c_zoo.learning.environments import closed
 from a3c_zoo.learning.generators import lent_generator, seed_process
 from a3c_zoo.learning.model import one_torch_thread
+from a3c_zoo.library_settings import our_settings
 from a3c_zoo.plugins.entries import EnvEntry, NetworkEntry, load_factory
 from a3c_zoo.records import Policy
 from a3c_zoo.runs.episodes import EpisodesToPlay, PlayedEpisode, PlayedEpisodes, play_episodes
@@ -117,7 +118,7 @@ def load_policy(
     Raises:
         RunDirectoryError: the checkpoint does not fit the run's configuration.
     """
-    with lent_generator():  # a network draws initial weights before it gets the saved ones
+    with our_settings(), lent_generator():  # a network draws initial weights before it gets the saved ones
         factory = load_factory("the agent's policy", load)
         with loading(), same_folder():  # a baseline makes an environment
             policy: Policy = factory(entry, network, config, agent_state)
@@ -142,6 +143,7 @@ def evaluate_policy(
     mode = "rgb_array" if film else None
     with (
         same_folder(),
+        our_settings(),
         without_devices(),
         closing(film or ExitStack()),
         one_torch_thread(),

@@ -33,6 +33,7 @@ from a3c_zoo.learning.actions import (
 from a3c_zoo.learning.model import ModelPolicy, core_state, one_torch_thread
 from a3c_zoo.learning.space_check import check_policy
 from a3c_zoo.learning.spaces import Leaf, ObservationSpec, as_batch
+from a3c_zoo.library_settings import our_settings
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.runs.episodes import EpisodesToPlay, play_episodes
 from a3c_zoo.runs.evaluation import load_policy
@@ -247,7 +248,7 @@ def export(directory: Run, out: Path, checkpoint: str, force: bool = False) -> C
     to_play = EpisodesToPlay(
         setup.entry, config.env, OBSERVATIONS, config.run.seed, USER_EVALUATIONS, NUM_ENVS
     )
-    with same_folder(), closing(to_play.make_env()) as env, one_torch_thread():
+    with same_folder(), our_settings(), closing(to_play.make_env()) as env, one_torch_thread():
         check_policy(policy, env, setup.entry.name)
         told = {
             **{key: directory.meta[key] for key in ("env", "agent")},
