@@ -849,6 +849,28 @@ def test_a_difference_that_would_count_alone_says_why_it_does_not() -> None:
     assert " alone, but not shown after correction for 3 claims (p = " in line
 
 
+def test_a_difference_that_the_main_question_stops_says_so() -> None:
+    """All eight runs of a3c have the higher return: 2 of 2⁸. It is the only claim after the main one."""
+    reached_at = {"a3c": (200, 203, 204, 207, 208, 211, 212, 215), "nstep": (201, 202, 205, 206, 209, 210, 213, 214)}
+    finals = {"a3c": 490.0, "nstep": 470.0}
+    records = [
+        record(name, seed, final=finals[name] + seed, reached_at=at, timing=None)
+        for name, each in reached_at.items()
+        for seed, at in enumerate(each)
+    ]
+    measured = [measure(each, str(each.path)) for each in records]
+    found = results_of(measured, {}, question="steps")
+    main, other = sorted(found.claims, key=lambda claim: claim.question.p, reverse=True)
+    assert [main.question.measure, other.question.measure] == ["steps_to_threshold", "final_return"]
+    assert other.question.p == 2 / 256
+    assert other.p_of_all == main.question.p > 0.05
+    (line,) = [line for line in verdict(found) if "higher return" in line]
+    assert line.endswith(
+        "; p = 0.78 % alone, but not shown, because the claims about the main question do not all hold "
+        f"(p = {percent(main.question.p)} with the main question; the limit is 5 %)."
+    )
+
+
 def test_a_difference_must_not_depend_on_pairs_of_unknown_order() -> None:
     """Eight of ten runs reach the threshold after 20.5 s and two end after 40 s; all slow runs reach it after 100 s."""
     fast = [record("a3c", seed, reached_at=110 if seed < 8 else None) for seed in range(10)]

@@ -50,17 +50,24 @@ class Claim:
 
     Attributes:
         level: what the question's own p may be if it is the first of all to hold. among: how many share the error.
+        gate: the greatest p of the claims about the main question, if this claim comes after these; 0 if not.
     """
 
     question: Question
     p_of_all: float
     level: float = ERROR
     among: int = 1
+    gate: float = 0.0
 
     @property
     def holds(self) -> bool:
         """Whether the report claims a difference."""
         return self.p_of_all <= ERROR
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the claims about the main question do not all hold, so that this one cannot, either."""
+        return self.gate > ERROR
 
     @property
     def is_possible(self) -> bool:
@@ -94,7 +101,7 @@ def claims_of(questions: Sequence[Question], main: Collection[str] = ()) -> tupl
         worth = [max(gate, p) for p in holm([question.p for question in family])]
         level = ERROR / len(family) if can_hold else 0.0
         for question, p in zip(family, worth, strict=True):
-            claims[id(question)] = Claim(question, p, level, len(family))
+            claims[id(question)] = Claim(question, p, level, len(family), gate)
         gate = max(worth)
         can_hold = all(question.least_p * len(family) <= ERROR for question in family)
     return tuple(claims[id(question)] for question in questions)

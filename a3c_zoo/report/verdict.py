@@ -285,12 +285,19 @@ def _about_claim(claim: Claim) -> str:
     if isinstance(chance, EarlierChance) and chance.unknown:
         unknown = f"for {percent(chance.unknown)} of the pairs of runs the order is unknown"
         text += f"{unknown}, and each such pair counts half; "
-    worth = f"p = {percent(claim.p_of_all)}{f' over all {claim.among} claims' if claim.among > 1 else ''}"
+    worth = f"p = {percent(claim.p_of_all)}"
+    if claim.is_stopped:
+        worth += " with the main question"
+    elif claim.among > 1:
+        worth += f" over all {claim.among} claims"
     if claim.holds:
         return f"{text}shown ({worth}; the limit is {percent(ERROR)})."
     if chance.p <= ERROR < question.p:
         alone, worst = percent(chance.p), percent(question.p)
         text += f"p = {alone} alone, but {worst} if {winner} loses all these pairs; not shown "
+    elif question.p <= ERROR and claim.is_stopped:
+        reason = "because the claims about the main question do not all hold"
+        text += f"p = {percent(question.p)} alone, but not shown, {reason} "
     elif question.p <= ERROR:
         text += f"p = {percent(question.p)} alone, but not shown after correction for {claim.among} claims "
     else:
