@@ -73,7 +73,7 @@ def test_the_smallest_p_is_that_of_coins() -> None:
 
 
 def test_what_the_seeds_at_hand_could_have_shown() -> None:
-    five, six, seven = (needs(claims_of([question(0.5, seeds)] * 3)) for seeds in (5, 6, 7))
+    five, six, seven = (needs(claims_of([question(0.5, seeds)] * 3), False) for seeds in (5, 6, 7))
     nothing = (
         "With 6 seeds of each method, nothing can be shown: the p of the first of 3 claims must be at most 1.7 %, and "
         "it is 3.1 % where all runs of one method are better than all of the other. It takes 7 seeds of each method."
@@ -84,23 +84,30 @@ def test_what_the_seeds_at_hand_could_have_shown() -> None:
         "With 7 seeds of each method, a method whose run is better with probability 0.8 is found in "
     )
     assert ": the p of the first of 3 claims must be at most 1.7 % (simulated" in seven
-    assert ": the p of a claim must be at most 5 % (simulated" in needs(claims_of([question(0.5, 6)]))
-    assert needs([]) == ""
+    assert ": the p of a claim must be at most 5 % (simulated" in needs(claims_of([question(0.5, 6)]), False)
+    assert needs([], False) == ""
     several = [question(0.5, 6), *[question(0.5, 6, measure="steps_to_threshold")] * 2]
-    assert needs(claims_of(several)).endswith("It takes 7 seeds of each method, or fewer with --question.")
-    assert needs(claims_of(several, QUESTIONS["return"])).startswith("With 6 seeds of each method, a method whose ")
+    assert needs(claims_of(several), False).endswith("It takes 7 seeds of each method, or fewer with --question.")
+    named = needs(claims_of(several, QUESTIONS["return"]), True)
+    assert named.startswith("With 6 seeds of each method, a method whose ")
+
+
+def test_no_main_question_is_advised_where_one_was_named() -> None:
+    """Five seeds cannot show one claim: 2/32 is 6.2 %. There is one about the main question, and one more."""
+    both = [question(0.5, 5), question(0.5, 5, measure="steps_to_threshold")]
+    assert needs(claims_of(both, QUESTIONS["return"]), True).endswith(" It takes 6 seeds of each method.")
 
 
 def test_what_only_all_environments_together_can_show() -> None:
     """Ten coins of two environments with five seeds each: 13 · 2 / 1024 is 2.5 %."""
     found = claims_of([question(1 / 512, env=None, tosses=10), *[question(0.5)] * 12])
     assert found[0].holds
-    assert needs(found) == "With 5 seeds of each method, only all environments together can show a difference."
+    assert needs(found, False) == "With 5 seeds of each method, only all environments together can show a difference."
 
 
 def test_the_power_is_that_of_the_claim_with_the_fewest_seeds() -> None:
     found = claims_of([question(0.5, seeds=10), *[question(0.5, seeds=10, others=8)] * 2])
-    assert needs(found).startswith("With 8 seeds against 10, a method whose run is better ")
+    assert needs(found, False).startswith("With 8 seeds against 10, a method whose run is better ")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +132,7 @@ def test_too_many_claims_for_any_number_of_seeds() -> None:
     """513 · 1/10,000 is 5.1 %. 500 claims are 5 %."""
     assert seeds_needed(513) is None
     assert seeds_needed(500) == 15
-    text = needs(claims_of([question(1 / 10_000, seeds=20)] * 513))
+    text = needs(claims_of([question(1 / 10_000, seeds=20)] * 513), False)
     assert text.endswith("No number of seeds suffices: compare fewer methods or environments at once.")
     assert "It takes" not in text
 

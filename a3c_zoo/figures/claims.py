@@ -126,13 +126,16 @@ def seeds_needed(questions: int) -> int | None:
     return next((n for n in range(2, 100) if questions * least_p(n) <= ERROR), None)
 
 
-def needs(claims: Sequence[Claim]) -> str:
-    """What the seeds at hand could have shown, in words; "" if there is no claim."""
+def needs(claims: Sequence[Claim], has_main_question: bool) -> str:
+    """What the seeds at hand could have shown, in words; "" if there is no claim.
+
+    has_main_question: whether the user named one.
+    """
     if not claims:
         return ""
     able = [claim for claim in claims if claim.is_possible]
     if not able:
-        return _nothing_can_be_shown(claims)
+        return _nothing_can_be_shown(claims, has_main_question)
     alone = [claim for claim in able if claim.question.env is not None]
     if not alone:
         fewest = min(able, key=lambda claim: claim.question.seeds)
@@ -145,7 +148,7 @@ def needs(claims: Sequence[Claim]) -> str:
     )
 
 
-def _nothing_can_be_shown(claims: Sequence[Claim]) -> str:
+def _nothing_can_be_shown(claims: Sequence[Claim], has_main_question: bool) -> str:
     best = max(claims, key=lambda claim: claim.level / claim.question.least_p)
     text = (
         f"With {_seeds(best.question.seeds)}, nothing can be shown: the p {_first_of(best)} must be at most "
@@ -156,7 +159,6 @@ def _nothing_can_be_shown(claims: Sequence[Claim]) -> str:
     if needed is None:
         return f"{text}No number of seeds suffices: compare fewer methods or environments at once."
     text += f"It takes {needed} seeds of each method"
-    has_main_question = len({claim.among for claim in claims}) > 1
     if len({claim.question.measure for claim in claims}) > 1 and not has_main_question:
         text += ", or fewer with --question"
     return f"{text}."

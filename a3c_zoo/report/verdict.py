@@ -325,4 +325,4 @@ def _about_claims(results: Results) -> list[str]:
         lines.append(
             f"The main question ({results.question}) came first; others are claimed only if all its claims hold."
         )
-    return [*lines, needs(results.claims)]
+    return [*lines, needs(results.claims, bool(main))]
