@@ -92,6 +92,16 @@ def test_what_the_seeds_at_hand_could_have_shown() -> None:
     assert named.startswith("With 6 seeds of each method, a method whose ")
 
 
+def test_what_comes_after_a_main_question_of_methods_with_unequal_seeds() -> None:
+    """The least p are 2/256 and 2/64: twice the first is 1.6 %, and the second alone 3.1 %. Both can hold."""
+    main = [question(2 / 256, 8), question(2 / 64, 8, 6)]
+    other = question(2 / 256, 8, measure="steps_to_threshold")
+    found = claims_of([*main, other], QUESTIONS["return"])
+    assert [claim.p_of_all for claim in found] == [4 / 256, 2 / 64, 2 / 64]
+    assert [claim.level for claim in found] == [0.025, 0.025, 0.05]
+    assert [claim.is_possible for claim in found] == [True, False, True]  # the second is not the first of all to hold
+
+
 def test_no_main_question_is_advised_where_one_was_named() -> None:
     """Five seeds cannot show one claim: 2/32 is 6.2 %. There is one about the main question, and one more."""
     both = [question(0.5, 5), question(0.5, 5, measure="steps_to_threshold")]

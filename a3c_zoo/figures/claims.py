@@ -103,7 +103,7 @@ def claims_of(questions: Sequence[Question], main: Collection[str] = ()) -> tupl
         for question, p in zip(family, worth, strict=True):
             claims[id(question)] = Claim(question, p, level, len(family), gate)
         gate = max(worth)
-        can_hold = all(question.least_p * len(family) <= ERROR for question in family)
+        can_hold = max(holm([question.least_p for question in family])) <= ERROR
     return tuple(claims[id(question)] for question in questions)
 
 
