@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn, cast, get_args, get_type_hints
 
+import filelock
 import optuna
 import pytest
 
@@ -79,6 +80,15 @@ def test_a_lock_that_is_a_link(place: Path) -> None:
     with pytest.raises(ZooError, match=r"journal\.jsonl\.lock cannot be used: Too many levels"):
         open_storage(None, "mine", is_new=False).create_new_study([], "mine")
     assert not (place / "new").exists()
+
+
+def test_a_journal_that_cannot_be_opened_is_left_unlocked(study: TuningStudy, place: Path) -> None:
+    """A notebook goes on after the error, and another process may want the journal."""
+    os.link(JOURNAL, place / "second name")
+    with pytest.raises(ZooError, match=r"journal\.jsonl cannot be used"), storage_errors(JOURNAL):
+        study.keep(OPTIONS, {})
+    with filelock.FileLock(f"{JOURNAL}.lock", timeout=0):
+        pass
 
 
 def test_a_link_that_the_user_names_is_theirs(place: Path) -> None:

@@ -68,9 +68,13 @@ class _JournalLock(BaseJournalFileLock):
     def acquire(self) -> bool:
         """Waits for the lock. Cuts off half a record, which a full disk or a power cut has left."""
         self._lock.acquire()
-        with open_file(self._path, "r+b", follow=self._follow) as file:
-            content = file.read()
-            file.truncate(content.rfind(b"\n") + 1)
+        try:
+            with open_file(self._path, "r+b", follow=self._follow) as file:
+                content = file.read()
+                file.truncate(content.rfind(b"\n") + 1)
+        except BaseException:  # Optuna releases only what was acquired
+            self._lock.release()
+            raise
         return True
 
     def release(self) -> None:
