@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -925,9 +925,15 @@ def test_a_search_without_a_race_stays_one_when_it_goes_on(tuned: Path) -> None:
     assert trained()[f"whole-t000-s1000001 {STEPS} begins"] == 2  # each was stopped in it
 
 
-def race(name: str, trials: int, engine: Inline | None = None, watcher: TuningWatcher | None = None) -> TuningStudy:
+def race(
+    name: str,
+    trials: int,
+    engine: Inline | None = None,
+    watcher: TuningWatcher | None = None,
+    storage: str | None = None,
+) -> TuningStudy:
     """The race alone, as the command has it, with one seed."""
-    study = TuningStudy(name, None, Path("runs"), settings(hyperparams="s.yml"))
+    study = TuningStudy(name, storage, Path("runs"), settings(hyperparams="s.yml"))
     keys = tuple(SearchedKey(key, *next(iter(each.items()))) for key, each in study.settings.space.items())
     Race(study, keys, trials, time.monotonic() + LIMIT_S, engine or Inline(), watcher or TuningWatcher()).run()
     return study
@@ -994,7 +1000,7 @@ def test_more_time_goes_on_with_a_search_that_the_time_has_ended(folder: Path, m
     clock = SimpleNamespace(now_s=0.0, sleep=time.sleep)
     clock.monotonic = lambda: clock.now_s
 
-    def carry_out(self: Race, advances: list[Advance]) -> None:
+    def carry_out(self: Race, advances: list[Advance], locks: ExitStack) -> None:
         for advance in advances:
             clock.now_s += 3600
             self.study.report(advance.number, advance.rung, {1: float(advance.number)})
@@ -1138,6 +1144,33 @@ def test_a_trial_of_another_process_is_left_to_it(tuned: Path) -> None:
     lock.release()
 
 
+def test_two_studies_of_one_name_take_their_own_trials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = TuningStudy("same", "mine.jsonl", Path("runs"), settings(hyperparams="s.yml"))
+    other = TuningStudy("same", "other.jsonl", Path("runs"), mine.settings)
+    assert [study.add(KEYS[:1]) for study in (mine, other)] == [0, 0]
+    locks = [study.take(0) for study in (mine, other)]
+    assert None not in locks
+    monkeypatch.chdir(folder / "runs")
+    assert TuningStudy("same", "../mine.jsonl", Path()).take(0) is None
+
+
+class InlineBeside(Inline):
+    """Its first training waits until another study of the same name has trained its trial."""
+
+    def train(self, job: TrainingJob, tell: Callable[[JobProgress | None], None]) -> str | None:
+        if not self._count:
+            race("same", trials=1, storage="other.jsonl")
+        return super().train(job, tell)
+
+
+def test_two_studies_of_one_name_train_at_once(folder: Path) -> None:
+    """The first one has chosen the name of its run, but has not made it yet."""
+    mine = race("same", trials=1, storage="mine.jsonl", engine=InlineBeside())
+    other = TuningStudy("same", "other.jsonl", Path("runs"))
+    assert [study.contenders()[0].state for study in (mine, other)] == ["COMPLETE", "COMPLETE"]
+    assert [study.run_of(0, 1_000_001) for study in (mine, other)] == ["same-t000-s1000001", "same-t000-s1000001-2"]
+
+
 def test_a_study_with_trials_of_another_place_says_which_and_can_be_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -1208,7 +1241,8 @@ def test_a_trial_is_planned_without_a_look_at_other_runs(folder: Path, monkeypat
     monkeypatch.setattr("a3c_zoo.comparison.known_runs.run_paths", lambda _: 1 / 0)
     study = TuningStudy("mine", None, Path("runs"), settings())
     race = Race(study, KEYS[:1], 1, float("inf"), Inline(), TuningWatcher())
-    assert list(race._jobs(Advance(study.add(KEYS[:1]), 160))) == [TUNING_SEEDS[0]]
+    with ExitStack() as locks:
+        assert list(race._jobs(Advance(study.add(KEYS[:1]), 160), locks)) == [TUNING_SEEDS[0]]
 
 
 def test_an_engine_with_many_slots_shortens_no_evaluation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

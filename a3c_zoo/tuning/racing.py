@@ -112,7 +112,7 @@ class Race:
                     advances = list(itertools.islice(self._next_advances(locks), at_once))
                 if not advances:
                     return
-                self._carry_out(advances)
+                self._carry_out(advances, locks)
         contenders = self.study.contenders()
         self.is_cut = self._missing(contenders) > 0 or any(each.may_go_on_here for each in contenders)
 
@@ -141,13 +141,16 @@ class Race:
         locks.callback(lock.release)
         return True
 
-    def _carry_out(self, advances: Sequence[Advance]) -> None:
-        """Trains the seeds of trials up to their rungs, evaluates them, and keeps the scores."""
+    def _carry_out(self, advances: Sequence[Advance], locks: ExitStack) -> None:
+        """Trains the seeds of trials up to their rungs, evaluates them, and keeps the scores.
+
+        This process has the names of new runs until `locks` closes.
+        """
         jobs: dict[Advance, dict[int, TrainingJob]] = {}
         faults: dict[Advance, str] = {}
         for advance in advances:
             try:
-                jobs[advance] = self._jobs(advance)
+                jobs[advance] = self._jobs(advance, locks)
             except ConfigError as error:  # values that do not go together
                 faults[advance] = first_line(error)
         faults |= self._train_all(jobs)
@@ -166,13 +169,13 @@ class Race:
             raise ZooError(f"{self._faults} trials in a row failed; the last one: {faults[advances[-1]]}")
         self.watcher.raced(self.study.contenders())
 
-    def _jobs(self, advance: Advance) -> dict[int, TrainingJob]:
+    def _jobs(self, advance: Advance, locks: ExitStack) -> dict[int, TrainingJob]:
         """Seed → its training up to the rung. Raises ConfigError for values that do not go together."""
         contender = self.study.contenders()[advance.number]
         seeds = TUNING_SEEDS[: self.study.settings.seeds]
-        return {seed: self._job(contender, advance.rung, seed) for seed in seeds}
+        return {seed: self._job(contender, advance.rung, seed, locks) for seed in seeds}
 
-    def _job(self, contender: Contender, rung: int, seed: int) -> TrainingJob:
+    def _job(self, contender: Contender, rung: int, seed: int, locks: ExitStack) -> TrainingJob:
         """The training of one seed up to a rung: a new run, or one that goes on."""
         settings = self.study.settings
         registry = get_registry()
@@ -181,7 +184,7 @@ class Race:
         command = planned.command(seed)
         config = planned.config(registry, seed)
         stem = f"{self.study.name}-t{contender.number:03d}-s{seed}"
-        name, is_there = _directory(self.study.runs_dir, stem, self.study.run_of(contender.number, seed))
+        name, is_there = _directory(self.study, stem, self.study.run_of(contender.number, seed), locks)
         self.study.keep_run(contender.number, seed, name)
         # No checkpoint at tenths of the budget is needed. Those by time keep what a killed training would lose.
         overrides = [text for text in command.overrides if not text.startswith("run.checkpoint_every_s=")]
@@ -218,14 +221,21 @@ class Race:
         return {advances[path]: fault for path, fault in faults.items()}
 
 
-def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
+def _directory(study: TuningStudy, name: str, own: str | None, locks: ExitStack) -> tuple[str, bool]:
     """The name of a run's directory, and whether a run with a checkpoint is there to go on with.
 
-    own: the directory that the trial has had. All others are of another study, and are left as they are.
+    This process has a name without a directory until `locks` closes.
+
+    Args:
+        own: the directory that the trial has had. All others are of another study, and are left as they are.
     """
     for each in filter(None, (own, name, *(f"{name}-{copy}" for copy in range(2, 1000)))):
-        run = Run(runs_dir / each)
+        run = Run(study.runs_dir / each)
         if not run.path.exists():
+            claim = study.claim(each)
+            if claim is None:
+                continue
+            locks.callback(claim.release)
             return each, False
         if each != own:
             continue
@@ -235,7 +245,7 @@ def _directory(runs_dir: Path, name: str, own: str | None) -> tuple[str, bool]:
         with suppress(RunDirectoryError):
             if run.meta and checkpoint_steps(run):
                 return each, True
-    raise ZooError(f"cannot find a free name for {name} in {runs_dir}; give another --study")
+    raise ZooError(f"cannot find a free name for {name} in {study.runs_dir}; give another --study")
 
 
 def _last_return(run: Path) -> float:

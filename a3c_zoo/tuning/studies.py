@@ -13,6 +13,7 @@ import math
 import os
 import platform
 import random
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -67,6 +68,8 @@ SEARCHED: Final = "a3c-zoo searched"
 RESULT: Final = "a3c-zoo result"
 #: Attribute of a trial: where its runs lie.
 PLACE: Final = "place"
+#: Attribute of a trial: a part of the name of its lock, drawn when it was added.
+MARK: Final = "mark"
 #: Attribute of a trial: seed → name of the run's directory.
 RUNS: Final = "runs"
 #: A number of seeds, and a time limit.
@@ -329,17 +332,26 @@ class TuningStudy:
 
     def lock(self, what: str) -> filelock.BaseFileLock:
         """A lock among processes with this folder of runs. The kernel frees it when its holder ends."""
+        return self._lock_file(f"{self.name}-{what}")
+
+    def _lock_file(self, name: str) -> filelock.BaseFileLock:
         folder = self.runs_dir / LOCKS_DIR
         with disk_errors(folder, "make"):
             folder.mkdir(parents=True, exist_ok=True)
-        return Lock(folder / f"{self.name}-{what}.lock", timeout=PATIENCE_S)
+        return Lock(folder / f"{name}.lock", timeout=PATIENCE_S)
 
     def take(self, number: int) -> filelock.BaseFileLock | None:
-        """Takes a trial, until the lock is released or this process ends; None if another process has it."""
-        lock = self.lock(f"t{number}")
-        with suppress(filelock.Timeout):
-            lock.acquire(timeout=0)
-        return lock if lock.is_locked else None
+        """Takes a trial, until the lock is released or this process ends; None if another process has it.
+
+        A study of the same name in another storage has trials of the same numbers, but with other marks.
+        """
+        mark = str(self._trials()[number].user_attrs.get(MARK, ""))
+        what = valid_name(f"t{number}-{mark}", f"--storage {self.where}: the mark of trial {number}")
+        return _taken(self.lock(what))
+
+    def claim(self, run: str) -> filelock.BaseFileLock | None:
+        """Takes the name of a run that is to be made; None if a process has it, perhaps of a study of the same name."""
+        return _taken(self._lock_file(run))
 
     @_asks_the_storage
     def add(self, keys: Sequence[SearchedKey]) -> int:
@@ -358,7 +370,7 @@ class TuningStudy:
             state=TrialState.RUNNING,
             params=params,
             distributions=distributions,
-            user_attrs={PLACE: self._place},
+            user_attrs={PLACE: self._place, MARK: secrets.token_hex(8)},
         )
         trial_id = self._storage.create_new_trial(self._study._study_id, template_trial=trial)
         return self._storage.get_trial(trial_id).number
@@ -427,6 +439,13 @@ class TuningStudy:
                 copy.add_trial(scored)
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BEST_PART)
         return optuna.importance.get_param_importances(copy, evaluator=evaluator)
+
+
+def _taken(lock: filelock.BaseFileLock) -> filelock.BaseFileLock | None:
+    """Takes a lock without waiting; None if another process has it."""
+    with suppress(filelock.Timeout):
+        lock.acquire(timeout=0)
+    return lock if lock.is_locked else None
 
 
 def _pruner(rungs: Sequence[int]) -> BasePruner:
