@@ -469,7 +469,7 @@ def test_a_run_that_is_refused_says_why_and_is_not_lost(tmp_path: Path) -> None:
     ((path, fault),) = played.left_out.items()
     assert fault.startswith("-o env.nonsense: unknown key.")
     assert (played.failed, played.lost) == ([path.name], {})
-    path.mkdir()  # as of a run that was killed before an episode ended
+    path.mkdir()  # as of a run that was killed before its training began
     assert Run(path).says_nothing
 
 

@@ -25,6 +25,8 @@ from a3c_zoo.figures.curves import Moment, reached, running_mean
 from a3c_zoo.figures.measures import measure
 from a3c_zoo.files import MAX_TEXT
 from a3c_zoo.records import Evaluation
+from a3c_zoo.store.checkpoints import step_file
+from a3c_zoo.store.directory import RunDirectory
 from a3c_zoo.store.evaluation_files import read_played
 from a3c_zoo.store.run_groups import told_apart
 from a3c_zoo.store.run_records import lost_runs, read_run, read_runs
@@ -184,6 +186,19 @@ def test_which_runs_are_lost(spoiled: tuple[str, str], count: int, run: Path) ->
     assert (read, list(left_out)) == ([], [run])
     lost = lost_runs(left_out)
     assert [(each.env, each.method, each.seed) for each in lost] == [("cartpole", "random", 1)] * count
+
+
+def test_a_run_that_was_killed_in_its_first_episode_is_lost(run: Path) -> None:
+    """Its only checkpoint is that of its start, and nothing tells how many steps it made. Without it, none was made."""
+    (run / "outcome.json").unlink()
+    (run / "monitor.csv").write_text(f"{HEADER}r,l,t,step,worker\n")
+    (*others, checkpoint) = (run / "checkpoints").glob("step-*.pt")
+    for path in others:
+        path.unlink()
+    start = checkpoint.rename(step_file(RunDirectory(run), 0))
+    assert [each.path for each in lost_runs([run])] == [run]
+    start.unlink()
+    assert lost_runs([run]) == []
 
 
 def test_only_variables_of_speed_stand_before_a_command(tmp_path: Path) -> None:

@@ -306,10 +306,12 @@ class Run(RunDirectory):
 
     @property
     def says_nothing(self) -> bool:
-        """Whether a run without figures is no lost run of its method: somebody ended it, or it never made a step.
+        """Whether a run without figures is no lost run of its method: somebody ended it, or it never trained.
 
-        A run without a directory was refused before it began, or lost with the machine that trained it. A trained
-        agent without its run, such as a pulled one, is no run.
+        A run that ended without a step never trained. A run that was killed may have made steps that no file counts,
+        so it never trained only if its first checkpoint is missing, which is written when training begins. A run
+        without a directory was refused before it began, or lost with the machine that trained it. A trained agent
+        without its run, such as a pulled one, is no run.
         """
         if not os.path.lexists(self.path) or self.is_agent_alone:
             return True
@@ -318,7 +320,7 @@ class Run(RunDirectory):
         except RunDirectoryError:
             return False
         if outcome is None:  # it was killed
-            return not (self.has_episodes() or self._has_later_checkpoint())
+            return not (self.has_episodes() or self._has_checkpoint())
         return outcome.reason == "interrupted" or not outcome.steps
 
     @property
@@ -326,11 +328,10 @@ class Run(RunDirectory):
         """Whether it is a trained agent's folder, without the run: one that was pulled, or `save_trained` wrote."""
         return any(os.path.lexists(self.path / name) for name in (PULLED_JSON, PARAMETERS))
 
-    def _has_later_checkpoint(self) -> bool:
-        """Whether it has a checkpoint of after its first step."""
+    def _has_checkpoint(self) -> bool:
         from a3c_zoo.store.checkpoints import checkpoint_steps  # pydantic: a listing needs none
 
-        return any(checkpoint_steps(self))
+        return bool(checkpoint_steps(self))
 
     def has_episodes(self) -> bool:
         """Whether it has ended a training episode, as far as its monitor.csv can be read."""

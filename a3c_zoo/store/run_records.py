@@ -163,7 +163,7 @@ def lost_runs(paths: Iterable[Path]) -> list[RunRecord]:
     """The lost runs among those at `paths`, which `read_runs` could not use; without curves.
 
     A run that trained and has no figures is lost, whatever it lacks: an error ended it, it was killed, or its figures
-    are damaged or not finite. A run is not lost if a user interrupted it, if it still runs, or if it never made a step.
+    are damaged or not finite. A run is not lost if a user interrupted it, if it still runs, or if it never trained.
     """
     lost = []
     for run in map(Run, paths):
