@@ -515,6 +515,14 @@ def test_environments_without_a_range_have_the_scale_of_their_runs() -> None:
     assert found["scale"] == "0 and 1: the worst and the best final return of all runs on an environment"
 
 
+def test_equal_returns_have_a_scale_whatever_their_size(tmp_path: Path) -> None:
+    """From 2**53 on, a number and one more are the same number."""
+    runs = [record("a3c", seed, final=1e16, env=env) for seed in (1, 2) for env in ("cartpole", "gym:Acrobot-v1")]
+    found = together(runs)
+    assert to_json(found)["overall"]["methods"]["a3c"]["mean"]["value"] == 0
+    write_report(found, page_of(found), tmp_path)
+
+
 def test_the_optimality_gap_counts_more_than_1_as_1() -> None:
     assert optimality_gap(np.array([[0.5, 1.5], [1.0, 0.0]])) == pytest.approx(1 - (0.5 + 1 + 1 + 0) / 4)
     assert optimality_gap(np.array([[2.0], [np.nan]])) == 0

@@ -14,6 +14,7 @@ show every entry of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -68,7 +69,9 @@ def range_of(returns: Iterable[Floats]) -> tuple[float, float]:
         return 0.0, 1.0
     low = float(everything.min())
     high = float(everything.max())
-    return low, high if high > low else low + 1.0
+    if high == low:
+        high = max(low + 1.0, math.nextafter(low, math.inf))  # from 2**53 on, low + 1.0 is low
+    return low, high
 
 
 def on_one_scale(returns: Sequence[Floats], ranges: Sequence[tuple[float, float]]) -> Floats | None:
