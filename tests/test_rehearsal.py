@@ -122,6 +122,15 @@ def test_a_folder_that_was_there_stays_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_more_methods_than_an_argument_of_a_process_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux allows 128 KiB. The child is ended before it trains."""
+    run = plan(tmp_path).missing[0]
+    runs = [replace(run, method=f"a3c-{number}") for number in range(600)]
+    monkeypatch.setattr(rehearsals, "dump_config", lambda config: "")
+    monkeypatch.setattr(rehearsals, "_result", lambda *_: Rehearsal(1.0, 1.0, 0, 0.0, 500))
+    assert len(rehearse(runs, tmp_path, lambda _: None)) == 600
+
+
 def test_run_hooks_are_left_out_and_faults_end_it_at_once() -> None:
     registry = get_registry()
     entries = registry.env("cartpole"), registry.agent("sb3-dqn")

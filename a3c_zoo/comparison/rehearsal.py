@@ -84,7 +84,7 @@ class Rehearsal:
 
 @dataclass(frozen=True, slots=True)
 class RehearsalJob:
-    """What the child gets for a method, as JSON.
+    """What the child gets for a method.
 
     Attributes:
         env: its environment's name. config: the path of its config.yml. result: where the child writes what it found.
@@ -129,8 +129,10 @@ def rehearse(
             _job(run, folder / str(number), len(methods), episodes)
             for number, run in enumerate(methods.values())
         ]
-        words = json.dumps([asdict(job) for job in jobs])
-        with ChildProgram("a3c_zoo.comparison.rehearsal_process", words, grace_s=GRACE_S) as child:
+        jobs_file = folder / "jobs.json"  # Linux allows 128 KiB for an argument, some 500 jobs
+        with disk_errors(jobs_file, "write"):
+            jobs_file.write_text(json.dumps([asdict(job) for job in jobs]), encoding="utf-8")
+        with ChildProgram("a3c_zoo.comparison.rehearsal_process", str(jobs_file), grace_s=GRACE_S) as child:
             child.start()
             for job, run in zip(jobs, methods.values(), strict=True):
                 rehearsals[run.env, run.method] = rehearsal = _result(child, job, run)

@@ -1,6 +1,6 @@
 """The child process of `rehearsal`: trains one method after the other for a few seconds, and lets each one act.
 
-`python -m a3c_zoo.comparison.rehearsal_process JOBS`, with a list of `RehearsalJob` as JSON. It ends with the first
+`python -m a3c_zoo.comparison.rehearsal_process FILE`, whose JSON is a list of `RehearsalJob`. It ends with the first
 method that has a fault.
 """
 
@@ -116,9 +116,10 @@ def act(run: Run, episodes: int) -> float:
     return (moments_s[-1] - moments_s[0]) / max(len(moments_s) - 1, 1) / num_envs
 
 
-def main(jobs: list[RehearsalJob]) -> int:
+def main(jobs_file: Path) -> int:
     """Returns the exit status."""
-    for job in jobs:
+    for fields in json.loads(jobs_file.read_text(encoding="utf-8")):
+        job = RehearsalJob(**fields)
         try:
             result = rehearse_one(job)
         except (Exception, SystemExit) as error:
@@ -135,4 +136,4 @@ def main(jobs: list[RehearsalJob]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main([RehearsalJob(**each) for each in json.loads(sys.argv[1])]))
+    sys.exit(main(Path(sys.argv[1])))
