@@ -18,6 +18,7 @@ from a3c_zoo.figures.decisions import Decisions
 from a3c_zoo.figures.measures import MeasuredRun, measure
 from a3c_zoo.figures.results import results_of
 from a3c_zoo.figures.sequential import Pair, SequentialRule, SequentialTest
+from a3c_zoo.files import MAX_TEXT
 from a3c_zoo.report.results_json import to_json
 from a3c_zoo.report.verdict import second_look, verdict
 from a3c_zoo.store.run_files import LOOKS_JSONL
@@ -234,3 +235,36 @@ def test_damaged_lines_and_links_are_left_out(runs: Any, tmp_path: Path) -> None
     assert claims(six, tmp_path / "first") == {("a3c", "ppo")}
     assert not elsewhere.exists()
     assert results_of(six, {}).claims
+
+
+def test_a_look_behind_a_line_that_broke_off_is_kept(runs: Any, tmp_path: Path) -> None:
+    """The disk filled up in the midst of a line."""
+    six = [*runs("a3c", *range(6)), *runs("ppo", *range(6))]
+    for run in six:
+        (run.record.path / LOOKS_JSONL).write_text('{"at": "2026-')
+    assert claims(six, tmp_path / "first") == {("a3c", "ppo")}
+    assert claims([*runs("a3c", *range(10)), *runs("ppo", *range(10))], tmp_path / "second") == set()
+
+
+def test_a_look_that_is_repeated_is_written_once(runs: Any, tmp_path: Path) -> None:
+    six = [*runs("a3c", *range(6)), *runs("ppo", *range(6))]
+    for out in ("first", "first", "second"):
+        assert claims(six, tmp_path / out) == {("a3c", "ppo")}
+    (line,) = (tmp_path / "runs/a3c-0" / LOOKS_JSONL).read_text().splitlines()
+    assert json.loads(line)["report"] == str(tmp_path / "first")
+
+
+def test_a_run_whose_looks_cannot_be_read_counts_as_looked_at(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    six = [*runs("a3c", *range(6)), *runs("ppo", *range(6))]
+    (tmp_path / "runs/a3c-0" / LOOKS_JSONL).write_bytes(b"\n" * (MAX_TEXT + 1))
+    found = looked_at(results_of(six, {}))
+    assert found.claims == ()
+    told = "one of those in runs/a3c-0/looks.jsonl, which cannot be read (it is larger than 1 MiB). A claim needs "
+    assert told in verdict(found)[0]
+    pair = ("cartpole", "a3c", "ppo")
+    assert list(planned_looks(planned(six, "a3c", "ppo"), None)) == [pair]
+    keep_looks(results_of(six, {}), tmp_path / "out")
+    assert (tmp_path / "runs/a3c-0" / LOOKS_JSONL).stat().st_size == MAX_TEXT + 1

@@ -3,6 +3,7 @@
 A report whose seeds could have shown something writes a line to `looks.jsonl` in the directory of each of its runs, if
 a3c-zoo made the run and the directory can be written. Whoever adds seeds until a claim holds is wrong more often than
 a claim says: of 100 comparisons without a difference, about 4 are claimed at ten seeds, and 8 at ten or at twenty.
+Nobody knows what a file that cannot be read says: its run counts as looked at.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from a3c_zoo.errors import printable
 from a3c_zoo.figures.measures import MeasuredRun, measure
 from a3c_zoo.figures.results import Results, with_claims
 from a3c_zoo.figures.sequential import Pair, SequentialLook, SequentialRule
-from a3c_zoo.files import MAX_TEXT, open_file, read_bytes
+from a3c_zoo.files import MAX_TEXT, open_file, read_bytes, shown, write_all
 from a3c_zoo.store.run_files import LOOKS_JSONL
 from a3c_zoo.store.run_records import read_runs
 
@@ -135,7 +136,7 @@ def keep_look_of_rule(look: SequentialLook, rule: SequentialRule, measured: Runs
 
 
 def _keep(looks: Sequence[_Look], claims: int, report: Path) -> None:
-    """Adds a line to the file of each run of these looks."""
+    """Adds a line to the file of each run of these looks, unless its lines say the same already."""
     keys: dict[Path, list[str]] = {}
     for look in looks:
         for folder in _ours([*look.runs, *look.others]):
@@ -143,11 +144,26 @@ def _keep(looks: Sequence[_Look], claims: int, report: Path) -> None:
     line: dict[str, Any] = {
         "at": datetime.now().astimezone().isoformat(timespec="seconds"),
         "report": os.path.abspath(report),
+        "claims": claims,
     }
-    line["claims"] = claims
     for folder, pairs in keys.items():
-        with suppress(OSError), open_file(folder / LOOKS_JSONL, "ab") as file:
-            file.write((json.dumps(line | {"pairs": pairs}) + "\n").encode())
+        with suppress(OSError):
+            known = _known_looks([folder])
+            if any(key not in known or known[key][0] < claims for key in pairs):
+                _add_line(folder, json.dumps(line | {"pairs": pairs}))
+
+
+def _add_line(folder: Path, line: str) -> None:
+    """Adds a line to the file of a run, behind whole lines: the disk may have filled up in the midst of the last one.
+
+    Raises:
+        OSError: the file cannot be read, or not be written.
+    """
+    content = _content(folder)
+    if content and not content.endswith(b"\n"):
+        line = f"\n{line}"
+    with open_file(folder / LOOKS_JSONL, "ab") as file:
+        write_all(file, f"{line}\n".encode())
 
 
 def _looks(results: Results) -> Iterator[_Look]:
@@ -229,12 +245,16 @@ def _ours(runs: Runs) -> list[Path]:
 
 
 def _report_of_both(runs: Sequence[Path], others: Sequence[Path], is_same: Callable[[str, int], bool]) -> str:
-    """The report that looked at runs of both methods; "" if none did.
+    """The report that looked at runs of both methods; "" if none did. If a file cannot be read, says so in its place.
 
     is_same: whether a look with this key and number of claims is the one that is being taken now.
     """
-    theirs = _known_looks(others)
-    for key, (count, report) in _known_looks(runs).items():
+    try:
+        ours = _known_looks(runs)
+        theirs = _known_looks(others)
+    except OSError as error:
+        return f"one of those in {error.filename}, which cannot be read ({error.strerror})"
+    for key, (count, report) in ours.items():
         if key in theirs and not is_same(key, count):
             return report
     return ""
@@ -244,16 +264,33 @@ def _known_looks(runs: Sequence[Path]) -> dict[str, tuple[int, str]]:
     """Key → the greatest number of claims, and the first report, of all looks at any of these runs.
 
     Damaged lines are left out.
+
+    Raises:
+        OSError: a file cannot be read.
     """
     looks: dict[str, tuple[int, str]] = {}
     for folder in runs:
-        with suppress(OSError):
-            for line in read_bytes(folder / LOOKS_JSONL, MAX_TEXT).splitlines():
-                with suppress(ValueError, KeyError, TypeError, RecursionError):
-                    look: Mapping[str, Any] = json.loads(line)
-                    count = int(look["claims"])
-                    report = printable(str(look["report"]))
-                    for key in map(str, look["pairs"]):
-                        before, first = looks.get(key, (count, report))
-                        looks[key] = (max(before, count), first)
+        for line in _content(folder).splitlines():
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
+                look: Mapping[str, Any] = json.loads(line)
+                count = int(look["claims"])
+                report = printable(str(look["report"]))
+                for key in map(str, look["pairs"]):
+                    before, first = looks.get(key, (count, report))
+                    looks[key] = (max(before, count), first)
     return looks
+
+
+def _content(folder: Path) -> bytes:
+    """The contents of the file of a run; empty if there is none: no report has written a link or a folder.
+
+    Raises:
+        OSError: it cannot be read. The error has its path.
+    """
+    path = folder / LOOKS_JSONL
+    if path.is_symlink() or not path.is_file():
+        return b""
+    try:
+        return read_bytes(path, MAX_TEXT)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, printable(str(shown(path)))) from error
