@@ -46,7 +46,7 @@ from a3c_zoo.figures.results import Making, Results, results_of
 from a3c_zoo.records import Evaluation
 from a3c_zoo.report import plot
 from a3c_zoo.report.pages import ReportPage, ReportSection
-from a3c_zoo.report.report import AXES, page_of, write_report
+from a3c_zoo.report.report import AXES, page_of, report_files, write_report
 from a3c_zoo.store.checkpoint_evaluations import EVALUATIONS_FORMAT
 from a3c_zoo.store.run_records import RunRecord, read_run
 from a3c_zoo.store.tables import Curve
@@ -150,7 +150,7 @@ def write(name: str, out: Path) -> None:
         page = page_of(results, day=day)
         curves = plot.table_of([run.record for run in results.runs])
     out.mkdir(parents=True, exist_ok=True)
-    write_report(results, without_links(page), out)
+    write_report(report_files(results, without_links(page), out), out)
     (out / "curves.svg").unlink()  # the page has the same curves
     (out / "curves.csv").write_bytes(curves)
 

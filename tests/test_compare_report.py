@@ -36,7 +36,7 @@ from a3c_zoo.report.pages import (
     ranged,
     seconds,
 )
-from a3c_zoo.report.report import page_of, panels_of, write_report
+from a3c_zoo.report.report import page_of, panels_of, report_files, write_report
 from a3c_zoo.report.report_films import Film, Films
 from a3c_zoo.report.results_json import to_json
 from a3c_zoo.report.verdict import answers, notes, verdict
@@ -520,7 +520,7 @@ def test_equal_returns_have_a_scale_whatever_their_size(tmp_path: Path) -> None:
     runs = [record("a3c", seed, final=1e16, env=env) for seed in (1, 2) for env in ("cartpole", "gym:Acrobot-v1")]
     found = together(runs)
     assert to_json(found)["overall"]["methods"]["a3c"]["mean"]["value"] == 0
-    write_report(found, page_of(found), tmp_path)
+    write_report(report_files(found, page_of(found), tmp_path), tmp_path)
 
 
 def test_the_optimality_gap_counts_more_than_1_as_1() -> None:
@@ -974,7 +974,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, ten: Results) -> Path:
     folder = tmp_path_factory.mktemp("report")
     hostile = together([each.record for each in ten.runs], {"<script>alert(1)</script>": "a & \udcff"})
     films = Films((Film('a3c "><script>alert(1)</script>', b"no film", b"no picture"),), {"<b>ppo</b>": "<i>no</i>"})
-    write_report(hostile, page_of(hostile, films), folder)
+    write_report(report_files(hostile, page_of(hostile, films), folder), folder)
     return folder / "report.html"
 
 

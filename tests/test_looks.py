@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,18 @@ from unittest.mock import Mock
 import pytest
 
 from a3c_zoo.comparison import looks
+from a3c_zoo.comparison.conclusion import conclude
 from a3c_zoo.comparison.course import Course, Played
 from a3c_zoo.comparison.looks import keep_looks, looked_at, planned_looks
 from a3c_zoo.comparison.plan import Plan, make_plan
+from a3c_zoo.errors import ZooError
 from a3c_zoo.figures.decisions import Decisions
 from a3c_zoo.figures.measures import MeasuredRun, measure
 from a3c_zoo.figures.results import results_of
 from a3c_zoo.figures.sequential import Pair, SequentialRule, SequentialTest
-from a3c_zoo.files import MAX_TEXT
+from a3c_zoo.files import MAX_TEXT, replace_file
+from a3c_zoo.report.places import claimed
+from a3c_zoo.report.report import page_of
 from a3c_zoo.report.results_json import to_json
 from a3c_zoo.report.verdict import second_look, verdict
 from a3c_zoo.store.run_files import LOOKS_JSONL
@@ -268,3 +274,35 @@ def test_a_run_whose_looks_cannot_be_read_counts_as_looked_at(
     assert list(planned_looks(planned(six, "a3c", "ppo"), None)) == [pair]
     keep_looks(results_of(six, {}), tmp_path / "out")
     assert (tmp_path / "runs/a3c-0" / LOOKS_JSONL).stat().st_size == MAX_TEXT + 1
+
+
+def test_the_claims_of_a_report_are_not_shown_before_its_look_is_kept(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fills up behind the pages and the picture of a section; of a first report nothing stays."""
+
+    def replace_or_fail(path: Path, content: bytes) -> None:
+        if path.name == "runs.csv":
+            assert (path.parent / "report.html").exists()
+            assert (path.parent / "search.png").exists()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace_file(path, content)
+
+    monkeypatch.setattr("a3c_zoo.report.report.replace_file", replace_or_fail)
+    results = results_of([*runs("a3c", *range(6)), *runs("ppo", *range(6))], {})
+    search = replace(page_of(results).sections[0], picture="search.png")
+    with pytest.raises(ZooError, match="No space left"), claimed(tmp_path / "out") as out:
+        conclude(results, out, more=[search])
+    assert not out.exists()
+    assert (tmp_path / "runs/a3c-0" / LOOKS_JSONL).exists()
+
+
+def test_a_report_that_cannot_be_made_leaves_the_last_one(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conclude(results_of([*runs("a3c", 1), *runs("ppo", 1)], {}), tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    monkeypatch.setattr("a3c_zoo.report.report.runs_csv", Mock(side_effect=MemoryError))
+    with pytest.raises(MemoryError):
+        conclude(results_of([*runs("a3c", 1, 2), *runs("ppo", 1, 2)], {}), tmp_path / "out")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before

@@ -72,8 +72,8 @@ def conclude(
 ) -> Comparison:
     """Writes the report into a folder that was claimed.
 
-    Once no run is missing, the look is written down (`keep_looks`). Films are made then, too, but only of runs that
-    were made for the comparison.
+    Once no run is missing, the look is written down (`keep_looks`), before the first file, which may show its claims.
+    Films are made then, too, but only of runs that were made for the comparison.
 
     Args:
         failed: see `Comparison`. more: is put behind the report's own sections.
@@ -81,7 +81,7 @@ def conclude(
     Raises:
         ZooError: there is no run.
     """
-    from a3c_zoo.report.report import page_of, write_report  # matplotlib and jinja2 only when they are needed
+    from a3c_zoo.report.report import page_of, report_files, write_report  # matplotlib and jinja2 only here
     from a3c_zoo.report.report_films import films_of
     from a3c_zoo.report.verdict import answers, notes
 
@@ -96,9 +96,10 @@ def conclude(
     if missing:
         page = replace(page, verdict=[unfinished(missing, len(results.runs)), *notes(results)])
     page = replace(page, sections=[*page.sections, *more])
-    write_report(results, page, out)
+    files = report_files(results, page, out)
     if not missing:
         keep_looks(results, out)
+    write_report(files, out)
     left_out = dict(results.left_out)
     return Comparison(to_json(results), left_out, out, tuple(page.verdict), tuple(failed), answers(results))
 

@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -58,38 +59,49 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
     return folder
 
 
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A folder that no other comparison takes.
+
+    Attributes:
+        made: the folder and those above it, as far as they were made for the report; the innermost first.
+    """
+
+    folder: Path
+    made: Sequence[Path]
+    lock: filelock.BaseFileLock
+
+
 @contextmanager
 def claimed(out: Path, plan: str = "") -> Iterator[Path]:
     """Makes the folder of a report and yields it. No other comparison takes it while the body runs.
 
     If another one has taken it already, takes `-2`, `-3`, … beside it. A report of the same plan that was interrupted,
-    and that nobody writes now, is taken over. After an error or Ctrl-C the folder holds the last report that was
-    written, if there was one, and else no part of any.
+    and that nobody writes now, is taken over. A folder that was made and holds no report in the end is removed.
 
     Args:
         plan: see `Making`.
     """
-    wanted = out if out.name.strip(".") else out.resolve()
-    made: list[Path] = []
-    folders = (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000)))
-    locked = ((folder, lock) for folder in folders if (lock := _locked(folder, plan, made)))
-    folder, lock = next(locked, (None, None))
-    if folder is None or lock is None:
-        raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
+    claim = _claim(out, plan)
     try:
-        yield folder
-    except BaseException:
-        if not os.path.exists(folder / "results.json"):  # it is written last: without it no report is whole
-            for name in REPORT_FILES:
-                (folder / name).unlink(missing_ok=True)
-        raise
+        yield claim.folder
     finally:
         with suppress(OSError):
-            (folder / LOCK_FILE).unlink(missing_ok=True)
-        lock.release()
+            (claim.folder / LOCK_FILE).unlink(missing_ok=True)
+        claim.lock.release()
         with suppress(OSError):  # it holds the report
-            for path in made:
+            for path in claim.made:
                 path.rmdir()
+
+
+def _claim(out: Path, plan: str) -> _Claim:
+    """The first folder that can be had. Raises ZooError if there is none."""
+    wanted = out if out.name.strip(".") else out.resolve()
+    for folder in (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000))):
+        claim = _try_to_claim(folder, plan)
+        if claim is not None:
+            return claim
+    raise ZooError(f"--out {out}: cannot find a free name for the report; choose another")
 
 
 def is_unfinished(folder: Path, plan: str = "") -> bool:
@@ -103,26 +115,22 @@ def is_unfinished(folder: Path, plan: str = "") -> bool:
     return bool(results.get("missing")) and plan in ("", results.get("plan"))
 
 
-def _locked(folder: Path, plan: str, made: list[Path]) -> filelock.BaseFileLock | None:
-    """Makes a folder and locks it; returns None if it is another report's, or another comparison writes one there.
-
-    made: gets the folder and those above it that are made, the innermost first.
-    """
+def _try_to_claim(folder: Path, plan: str) -> _Claim | None:
+    """Makes a folder and locks it; returns None if it is another report's, or another comparison writes one there."""
     if _is_taken(folder, plan):
         return None
     lock = filelock.FileLock(folder / LOCK_FILE)
     with disk_errors(folder, "write", "--out DIR"):
         try:
-            missing = [path for path in (folder, *folder.parents) if not os.path.exists(path)]
+            made = [path for path in (folder, *folder.parents) if not os.path.exists(path)]
             folder.mkdir(parents=True, exist_ok=True)
-            made[:] = missing
             lock.acquire(blocking=False)
         except (filelock.Timeout, FileExistsError):
             return None
     if _is_taken(folder, plan):  # another one has written its report in this moment
         lock.release()
         return None
-    return lock
+    return _Claim(folder, made, lock)
 
 
 def _is_taken(folder: Path, plan: str) -> bool:

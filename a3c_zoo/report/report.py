@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +27,7 @@ from a3c_zoo.report.report_films import Films
 from a3c_zoo.report.results_json import runs_csv, to_json
 from a3c_zoo.report.verdict import common_budget, verdict
 from a3c_zoo.runs.videos import REPORT_FILM
-from a3c_zoo.store.directory import disk_errors, write_json
+from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.store.run import VEC_ENV_OF
 from a3c_zoo.store.tables import Axis
 from a3c_zoo.words import counted, listed
@@ -48,22 +50,43 @@ COLUMNS: Final[Mapping[str, str]] = {
 }
 
 
-def write_report(results: Results, page: ReportPage, out: Path) -> None:
-    """Writes the report's files into a directory: curves, page, runs.csv and results.json."""
+def report_files(results: Results, page: ReportPage, out: Path) -> dict[str, bytes]:
+    """Name → contents of the report's files: curves, pictures of sections, page, runs.csv and results.json.
+
+    out: the folder that is going to hold them, from which the page has its links.
+    """
+    curves = drawing.draw_grid(page.curves)
+    files = {f"curves{suffix}": drawing.to_bytes(curves, suffix) for suffix in (".png", ".svg")}
+    for section in page.sections:
+        if section.picture:
+            drawn = drawing.draw_grid([[*section.figures.values()]])
+            files[section.picture] = drawing.to_bytes(drawn, ".png")
+    files[REPORT_PAGE] = pages.html(page, out).encode(errors="backslashreplace")
+    files["report.md"] = pages.markdown(page).encode()
     plain = to_json(results)
+    files["runs.csv"] = runs_csv(plain["runs"]).encode()
+    files["results.json"] = f"{json.dumps(plain, indent=2, allow_nan=False)}\n".encode()
+    return files
+
+
+def write_report(files: Mapping[str, bytes], out: Path) -> None:
+    """Writes a report's files into its folder, results.json last.
+
+    After an error or Ctrl-C meanwhile no part of a first report stays.
+
+    Raises:
+        ZooError: they cannot be written.
+    """
     with disk_errors(out, "write", "--out DIR"):
         out.mkdir(parents=True, exist_ok=True)
-        curves = drawing.draw_grid(page.curves)
-        for suffix in (".png", ".svg"):
-            replace_file(out / f"curves{suffix}", drawing.to_bytes(curves, suffix))
-        for section in page.sections:
-            if section.picture:
-                drawn = drawing.draw_grid([[*section.figures.values()]])
-                replace_file(out / section.picture, drawing.to_bytes(drawn, ".png"))
-        replace_file(out / REPORT_PAGE, pages.html(page, out).encode(errors="backslashreplace"))
-        replace_file(out / "report.md", pages.markdown(page).encode())
-        replace_file(out / "runs.csv", runs_csv(plain["runs"]).encode())
-    write_json(out / "results.json", plain)
+        try:
+            for name, content in files.items():
+                replace_file(out / name, content)
+        except BaseException:
+            if not os.path.exists(out / "results.json"):  # without it no report is whole
+                for name in files:
+                    (out / name).unlink(missing_ok=True)
+            raise
 
 
 def page_of(results: Results, films: Films | None = None, day: date | None = None) -> ReportPage:
