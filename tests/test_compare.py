@@ -20,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import yaml
 
@@ -745,6 +746,25 @@ def test_methods_that_are_no_names_are_refused(tmp_path: Path) -> None:
             given: Any = {argument: value}
             with pytest.raises(ZooError, match=rf"^{argument}=.*5.*: give a name, or a list of names$"):
                 a3c_zoo.compare("cartpole", runs_dir=tmp_path, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"steps": "10000"}, "steps='10000': give a whole number"),
+        ({"steps": 2.5}, "steps=2.5: give a whole number"),
+        ({"episodes": "20"}, "episodes='20': give a whole number"),
+        ({"until_decided": True, "max_seeds": "20"}, "max_seeds='20': give a whole number"),
+        ({"time_limit_s": "10m"}, "time_limit_s='10m': give a number of seconds"),
+        ({"question": ["return"]}, "question ['return']: choose return, steps, time"),
+        ({"sources": "runs", "seeds": np.array([1, 2])}, "`sources` are only read; leave out seeds"),
+    ],
+)
+def test_arguments_of_other_types_are_refused(given: dict[str, Any], line: str, tmp_path: Path) -> None:
+    """They were TypeErrors and ValueErrors."""
+    with pytest.raises(ZooError, match=f"^{re.escape(line)}$"):
+        a3c_zoo.compare("cartpole", runs_dir=tmp_path, out=tmp_path / "out", **given)
+    assert not list(tmp_path.iterdir())
 
 
 def test_runs_that_are_only_read_take_no_options_of_training(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines import Engine
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.errors import ZooError
+from a3c_zoo.errors import ZooError, refuse_others, whole_number
 from a3c_zoo.figures.decisions import DEFAULT_MAX_SEEDS
 from a3c_zoo.figures.figure_table import QUESTIONS
 from a3c_zoo.figures.sequential import SequentialRule
@@ -99,6 +100,13 @@ def compare(
         envs = [env_name(get_registry(), name) for name in envs]
     folder = choose_out(out, envs)
     check_question(question, until_decided)
+    episodes = whole_number("episodes", episodes)
+    if steps is not None:
+        steps = whole_number("steps", steps)
+    if max_seeds is not None:
+        max_seeds = whole_number("max_seeds", max_seeds)
+    if time_limit_s is not None and not isinstance(time_limit_s, Real):
+        raise ZooError(f"time_limit_s={time_limit_s!r}: give a number of seconds")
     if sources:
         _refuse_training(
             baselines=baselines,
@@ -143,15 +151,21 @@ def compare(
 
 def _refuse_training(**given: Any) -> None:
     """Raises ZooError if an argument of `compare` that only training needs is not its default."""
-    defaults = inspect.signature(compare).parameters
-    if changed := [name for name, value in given.items() if value != defaults[name].default]:
+    parameters = inspect.signature(compare).parameters
+    defaults = {name: parameters[name].default for name in given}
+    if changed := [name for name, value in given.items() if not _is_same(value, defaults[name])]:
         raise ZooError(f"`sources` are only read; leave out {', '.join(changed)}")
+
+
+def _is_same(value: object, default: object) -> bool:
+    """Whether a value equals a default. An array does not: its `==` has a truth for each number."""
+    return isinstance(value, type(default)) and value == default
 
 
 def check_question(question: str, until_decided: bool = False) -> None:
     """Raises ZooError if there is no such question, or if a rule takes its place."""
-    if question and question not in QUESTIONS:
-        raise ZooError(f"--question {question}: choose {', '.join(QUESTIONS)}")
+    if question:
+        refuse_others("question", question, list(QUESTIONS))
     if question and until_decided:
         raise ZooError("--question: --until-decided asks about final returns alone; leave one of the two out")
 
