@@ -505,9 +505,10 @@ def test_the_set_makes_the_configuration_again(folder: Path, start: str | None) 
 def test_another_start_is_compared_beside_the_default_set(folder: Path, start: str | None, names: list[str]) -> None:
     made = settings(agent="nstep", hyperparams=start, steps=2000, overrides=["entropy_coefficient=0.5"])
     study, engine = TuningStudy("mine", None, Path("runs"), made), Inline()
-    methods, found = _compared(study, 4, {"agent.gamma": "0.91"}, SEEDS.report, engine)
+    compared = _compared(study, 4, {"agent.gamma": "0.91"}, SEEDS.report, engine)
+    methods = compared.methods
     assert [each.label for each in methods] == names
-    assert not found
+    assert not compared.found
     registry = get_registry()
     entries, given = (registry.env("cartpole"), registry.agent("nstep")), methods[-1].overrides
     config = resolve_config(registry, *entries, hyperparams=methods[-1].hyperparams, overrides=given)
@@ -519,27 +520,26 @@ def test_methods_with_equal_values_are_compared_once(folder: Path) -> None:
     """A file with a search space alone is the default set; a trial of another start may come to it again."""
     made = settings(hyperparams="s.yml")
     gamma = f"{made.config['agent']['gamma']}"
-    methods, found = _compared(
-        TuningStudy("one", None, Path("runs"), made), 4, {"agent.gamma": gamma}, SEEDS.report, Inline()
-    )
-    assert [each.label for each in methods] == ["start"]
-    assert found == ["Trial 4 has the values of the set that the search began with: it found none that is better"]
+    study = TuningStudy("one", None, Path("runs"), made)
+    compared = _compared(study, 4, {"agent.gamma": gamma}, SEEDS.report, Inline())
+    assert [each.label for each in compared.methods] == ["start"]
+    (sentence,) = compared.found
+    assert sentence == "Trial 4 has the values of the set that the search began with: it found none that is better"
     Path("other.yml").write_text(f"{SPACE}agent: {{gamma: 0.5}}\n")
     study = TuningStudy("two", None, Path("runs"), settings(hyperparams="other.yml"))
-    methods, found = _compared(study, 4, {"agent.gamma": gamma}, SEEDS.report, Inline())
-    assert [each.label for each in methods] == ["tuned", "start"]
-    assert found == ["Trial 4 has the values of the default set"]
+    compared = _compared(study, 4, {"agent.gamma": gamma}, SEEDS.report, Inline())
+    assert [each.label for each in compared.methods] == ["tuned", "start"]
+    assert compared.found == ("Trial 4 has the values of the default set",)
 
 
 def test_a_default_set_that_does_not_take_the_same_options_is_not_compared(folder: Path) -> None:
     """The search begins with another network, whose key `-o` gives."""
     Path("mixed.yml").write_text(f"{SPACE}network: {{name: mixed}}\n")
     made = settings(hyperparams="mixed.yml", overrides=["network.hidden_size=32"])
-    methods, found = _compared(
-        TuningStudy("mine", None, Path("runs"), made), 4, {"agent.gamma": "0.91"}, SEEDS.report, Inline()
-    )
-    assert [each.label for each in methods] == ["tuned", "start"]
-    (sentence,) = found
+    study = TuningStudy("mine", None, Path("runs"), made)
+    compared = _compared(study, 4, {"agent.gamma": "0.91"}, SEEDS.report, Inline())
+    assert [each.label for each in compared.methods] == ["tuned", "start"]
+    (sentence,) = compared.found
     assert sentence.startswith("The default set is not compared, as it does not take the same options: -o network.hid")
 
 

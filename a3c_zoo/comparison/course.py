@@ -105,6 +105,19 @@ class Played:
     failed: list[str] = field(default_factory=list)
     lost: Counter[tuple[str, str]] = field(default_factory=Counter)
 
+    def add(
+        self, trained: Sequence[Trained], records: Sequence[RunRecord], without_figures: Mapping[Path, str]
+    ) -> None:
+        """Adds runs that were trained. records: of those with figures. without_figures: why the others have none."""
+        methods = {each.path: each.run.method for each in trained}
+        lost = [
+            each.run for each in trained if each.path in without_figures and not Run(each.path).says_nothing
+        ]
+        self.records += [replace(record, method=methods[record.path]) for record in records]
+        self.left_out |= without_figures
+        self.failed += [path.name for path in without_figures]
+        self.lost += Counter((run.env, run.method) for run in lost)
+
     def measured(self) -> tuple[list[MeasuredRun], dict[str, str]]:
         """The measured runs; and name → reason for those that are left out."""
         return measured_runs(self.records, self.left_out)
@@ -142,23 +155,23 @@ class Course:
         """
         to_come = Counter((run.env, run.method) for run in part.runs)
 
-        def take_in(trained: Sequence[Trained]) -> None:
+        def evaluate_and_report(trained: Sequence[Trained]) -> None:
             self._evaluate(trained)
             to_come.subtract((each.run.env, each.run.method) for each in trained)
             self._report_so_far(+to_come)
 
         if finished := [Trained(run, run.done) for run in part.runs if run.done is not None]:
-            take_in(finished)
+            evaluate_and_report(finished)
 
         def on_end(trained: Trained) -> None:
             if self._engine.slots == 1 and trained.run.done is None:
-                take_in([trained])
+                evaluate_and_report([trained])
 
         ended = train_plan(part, self._watcher, self._engine, on_end)
         if self._engine.slots > 1:
             missing = [each for each in ended if each.run.done is None]
             for seed in dict.fromkeys(each.run.seed for each in missing):
-                take_in([each for each in missing if each.run.seed == seed])
+                evaluate_and_report([each for each in missing if each.run.seed == seed])
 
     def play_until_decided(self, rule: SequentialRule, folder: Path) -> Decisions:
         """Plays block after block, until the rule has decided all pairs or allows no further look.
@@ -193,21 +206,7 @@ class Course:
         for each in trained:
             if each.path in unusable:
                 message(_about_unusable(each, unusable[each.path]))
-        self._take_in(trained, records, failed | unusable)
-
-    def _take_in(
-        self, trained: Sequence[Trained], records: Sequence[RunRecord], without_figures: Mapping[Path, str]
-    ) -> None:
-        """Adds runs that were trained to what was played. without_figures: why these have no record."""
-        methods = {each.path: each.run.method for each in trained}
-        lost = [
-            each.run for each in trained if each.path in without_figures and not Run(each.path).says_nothing
-        ]
-        played = self._played
-        played.records += [replace(record, method=methods[record.path]) for record in records]
-        played.left_out |= without_figures
-        played.failed += [path.name for path in without_figures]
-        played.lost += Counter((run.env, run.method) for run in lost)
+        self._played.add(trained, records, failed | unusable)
 
 
 def _about_unusable(trained: Trained, reason: str) -> str:

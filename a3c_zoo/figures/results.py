@@ -280,9 +280,8 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
     unasked = dict[str, None]()
     # Methods whose runs are no sample, each with its environment.
     silent = {(env, name) for env, name in results.lost}
-    # Pairs that had different budgets somewhere, or that a report looked at before; and those with few seeds somewhere.
-    unlike = set[tuple[str, str]]()
-    few = set[tuple[str, str]]()
+    # Pairs of methods of which nothing is asked in some environment.
+    barred = set[tuple[str, str]]()
     for env, in_env in results.environments.items():
         for name, method in in_env.methods.items():
             if lacking := _without_final_return(method.runs):
@@ -295,22 +294,23 @@ def _questions(results: Results) -> tuple[list[Question], list[str]]:
             names = pair.method, pair.other
             both = [in_env.methods[name].runs for name in names]
             sizes = len(both[0]), len(both[1])
-            if min(sizes) < statistics.MIN_SEEDS:
-                few.add(names)
-            elif Pair(env, *names) in results.seen or not have_one_budget([*both[0], *both[1]]):
-                unlike.add(names)
-            elif not {(env, name) for name in names} & silent:
-                for measure, chance in pair.asked.items():
-                    if measure == "seconds_to_threshold" and results.no_seconds:
-                        continue
-                    if why := _why_unasked(measure, *both):
-                        unasked[f"{env}: {why.format(*names)}."] = None
-                        continue
-                    questions.append(Question(env, measure, *names, chance, sizes, min(sizes)))
+            is_seen = Pair(env, *names) in results.seen  # a report looked at it before
+            if min(sizes) < statistics.MIN_SEEDS or is_seen or not have_one_budget([*both[0], *both[1]]):
+                barred.add(names)
+                continue
+            if silent & {(env, name) for name in names}:
+                continue
+            for measure, chance in pair.asked.items():
+                if measure == "seconds_to_threshold" and results.no_seconds:
+                    continue
+                if why := _why_unasked(measure, *both):
+                    unasked[f"{env}: {why.format(*names)}."] = None
+                    continue
+                questions.append(Question(env, measure, *names, chance, sizes, min(sizes)))
     if results.overall is not None:
         for pair in results.overall.pairs:
             names = pair.method, pair.other
-            if names not in unlike | few and not any(name in names for _, name in silent):
+            if names not in barred and not any(name in names for _, name in silent):
                 questions.append(_question_over_all(results.overall, pair))
     return questions, list(unasked)
 

@@ -97,22 +97,22 @@ def play_finale(
     choice = _choose(study, contenders, seeds.choice, watcher, engine)
     chosen = max(choice, key=lambda number: choice[number])
     watcher.message(f"trial {chosen} is chosen; comparing it with the start, on fresh seeds")
-    methods, found = _compared(study, chosen, contenders[chosen].texts, seeds.report, engine)
-    plan = plan_of(study, methods, seeds.report, engine)
+    compared = _compared(study, chosen, contenders[chosen].texts, seeds.report, engine)
+    plan = plan_of(study, compared.methods, seeds.report, engine)
     cost = _cost(settings, contenders)
     runs = [replace(run, tuning=cost) if run.method == TUNED else run for run in plan.runs]
     plan = replace(plan, runs=tuple(runs))
     told = [
         f"Search: {_search_told(settings, contenders)}",
         _about_choice(choice, seeds.choice, settings.steps),
-        _about_comparison(chosen, methods, seeds.report, settings.steps),
-        *found,
+        _about_comparison(chosen, compared, seeds.report, settings.steps),
+        *compared.found,
     ]
     section = _section(study, contenders, chosen, told)
     comparison = carry_out(
         plan, None, settings.episodes, folder / "report", watcher, engine, [section], question="return"
     )
-    others = [method.label for method in methods if method.label != TUNED]
+    others = [method.label for method in compared.methods if method is not compared.tuned]
     unshown = [other for other in others if not is_shown_better(comparison.results, TUNED, other)]
     evidence = [
         f"{settings.env} with {settings.agent}, tuned by a3c-zoo {__version__}, {datetime.now():%Y-%m-%d}",
@@ -122,7 +122,9 @@ def play_finale(
         f"Report: {comparison.out / 'report.md'}",
         f"Command: {_command(settings, len(contenders), len(seeds.report), timeout_s)}",
     ]
-    file = _write(out or folder / "tuned.yml", evidence, cost, plan.runs[0].config)
+    best = compared.tuned or compared.start
+    config = next(run.config for run in plan.runs if run.method == best.label)
+    file = _write(out or folder / "tuned.yml", evidence, cost, config)
     return {
         "study": study.name,
         "env": settings.env,
@@ -133,7 +135,7 @@ def play_finale(
         "file": str(file),
         "options": options_beside_set(settings),
         "report": str(comparison.out),
-        "verdict": [*(f"{text}." for text in found), *comparison.verdict],
+        "verdict": [*(f"{text}." for text in compared.found), *comparison.verdict],
         "not_shown_better_than": unshown,
         "failed": list(comparison.failed),
     }
@@ -169,40 +171,60 @@ def _about_choice(choice: Mapping[int, float], seeds: range, steps: int) -> str:
     return f"Choice: {_seeds(seeds)}, {steps:,} steps: {returns}"
 
 
-def _about_comparison(chosen: int, methods: Sequence[Method], seeds: range, steps: int) -> str:
+def _about_comparison(chosen: int, compared: _Compared, seeds: range, steps: int) -> str:
     text = f"Comparison of trial {chosen} ({TUNED}) with the set that the search began with ({START})"
-    if methods[-1].label == DEFAULT:
+    if compared.default is not None:
         text += f" and the default set ({DEFAULT})"
     return f"{text}: {_seeds(seeds)}, {steps:,} steps"
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The methods of the last comparison, each configuration once.
+
+    Attributes:
+        tuned: the chosen trial; None if it has the values of `start`.
+        default: the default set; None if it has the values of another method, or does not take the same options.
+        found: what was found while they were chosen, one sentence each.
+    """
+
+    tuned: Method | None
+    start: Method
+    default: Method | None
+    found: tuple[str, ...]
+
+    @property
+    def methods(self) -> list[Method]:
+        """Those that there are."""
+        return [each for each in (self.tuned, self.start, self.default) if each is not None]
+
+
 def _compared(
     study: TuningStudy, chosen: int, texts: Mapping[str, str], seeds: range, engine: Engine
-) -> tuple[list[Method], list[str]]:
-    """The methods of the last comparison, each configuration once; and a sentence if two are equal.
-
-    texts: the values of the chosen trial. seeds: of the comparison.
-    """
+) -> _Compared:
+    """The methods of the last comparison. texts: the values of the chosen trial. seeds: of the comparison."""
     settings = study.settings
     found = list[str]()
-    methods = [method_of(settings, TUNED, texts), method_of(settings, START)]
-    tuned, start = (run.config.to_dict() for run in plan_of(study, methods, seeds[:1], engine).runs)
+    tuned, start = method_of(settings, TUNED, texts), method_of(settings, START)
+    tuned_values, start_values = (
+        run.config.to_dict() for run in plan_of(study, [tuned, start], seeds[:1], engine).runs
+    )
     has = f"Trial {chosen} has the values of the"
+    default: Method | None = None
     try:
         usual = default_of(settings)
-        default = plan_of(study, [usual], seeds[:1], engine).runs[0].config.to_dict()
+        values = plan_of(study, [usual], seeds[:1], engine).runs[0].config.to_dict()
     except ConfigError as error:
         fault = first_line(error)
         found.append(f"The default set is not compared, as it does not take the same options: {fault}")
     else:
-        if default not in (tuned, start):
-            methods.append(usual)
-        elif default == tuned != start:
+        if values not in (tuned_values, start_values):
+            default = usual
+        elif values == tuned_values != start_values:
             found.append(f"{has} default set")
-    if tuned == start:
+    if tuned_values == start_values:
         found.append(f"{has} set that the search began with: it found none that is better")
-        del methods[0]
-    return methods, found
+    return _Compared(None if tuned_values == start_values else tuned, start, default, tuple(found))
 
 
 def default_of(settings: StudySettings, label: str = DEFAULT) -> Method:

@@ -11,9 +11,8 @@ see `finale.draw_seeds`. None is one that users tend to give.
 from __future__ import annotations
 
 import functools
-import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,7 +108,7 @@ class Race:
             self.is_in_time = any(each.scores for each in self.study.contenders())
             with ExitStack() as locks:
                 with self.study.turn():
-                    advances = list(itertools.islice(self._next_advances(locks), at_once))
+                    advances = self._take_advances(at_once, locks)
                 if not advances:
                     return
                 self._carry_out(advances, locks)
@@ -120,18 +119,24 @@ class Race:
         """How many trials are to be added yet."""
         return max(0, self.trials - sum(each.state != "FAIL" for each in contenders))
 
-    def _next_advances(self, locks: ExitStack) -> Iterator[Advance]:
-        """The next trials: those that may go on, then new ones. This process has them until `locks` closes."""
+    def _take_advances(self, most: int, locks: ExitStack) -> list[Advance]:
+        """Takes trials that may go on, then adds new ones. This process has them until `locks` closes."""
         contenders = self.study.contenders()
+        advances = list[Advance]()
         for number in [each.number for each in contenders if each.may_go_on_here]:
+            if len(advances) == most:
+                return advances
             if self._take(number, locks):
                 contender = self.study.contenders()[number]  # another process may have trained it meanwhile
                 if contender.may_go_on_here:
-                    yield Advance(number, next_rung(contender, self.study.settings.rungs))
+                    advances.append(Advance(number, next_rung(contender, self.study.settings.rungs)))
         for _ in range(self._missing(contenders)):
+            if len(advances) == most:
+                return advances
             number = self.study.add(self.keys)
             if self._take(number, locks):
-                yield Advance(number, self.study.settings.rungs[0])
+                advances.append(Advance(number, self.study.settings.rungs[0]))
+        return advances
 
     def _take(self, number: int, locks: ExitStack) -> bool:
         """Takes a trial until `locks` closes. Returns False if another process has it."""
