@@ -285,6 +285,39 @@ def test_an_import_string_that_leads_nowhere(
     get_registry.cache_clear()
 
 
+DIVERGES = """
+from dataclasses import replace
+from a3c_zoo import AgentEntry, hookimpl
+from a3c_zoo.agents import run_a3c
+from a3c_zoo.learning import actor_critic_loss
+
+@hookimpl
+def zoo_agents():
+    return [AgentEntry("nan", "file_nan:run", "a3c_zoo.agents:load", "a3c_zoo.agents:A3CConfig", revision=1)]
+
+def loss(samples, objective):
+    terms = actor_critic_loss(samples, objective)
+    return replace(terms, policy_gain=terms.policy_gain * float("nan"))
+
+def run(context):
+    run_a3c(context, loss)
+"""
+
+
+def test_the_cure_of_a_run_that_diverged_names_the_plugin_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PLUGIN_FILES, "")
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.chdir(tmp_path)
+    plugin = Path("file_nan.py")
+    plugin.write_text(DIVERGES)
+    said = refusal("--agent=nan --hyperparams=a3c", plugin, capsys)
+    assert ". From a good checkpoint: a3c-zoo train cartpole --agent nan " in said
+    assert said.endswith(" --plugin file_nan.py\n")
+    get_registry.cache_clear()
+
+
 UNFIT = """
 import torch
 from a3c_zoo import NetworkEntry, OptimizerEntry, hookimpl

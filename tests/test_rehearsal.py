@@ -25,6 +25,7 @@ from a3c_zoo.comparison.rehearsal import Rehearsal, rehearse, with_guesses
 from a3c_zoo.comparison.rehearsal_process import LEARNING_STARTS, shortened
 from a3c_zoo.config.sets import comparison_steps, resolve_config
 from a3c_zoo.errors import ConfigError, ZooError
+from a3c_zoo.plugins.loading import PLUGIN_FILES
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.report.places import choose_out, claimed
 from a3c_zoo.testing import plugin_distribution
@@ -185,6 +186,16 @@ def test_a_baseline_whose_package_is_missing(tmp_path: Path, refused_here: Any) 
     line = refused_here(*words, path=tmp_path / "path")
     assert line.startswith("Error: sb3-a2c on cartpole cannot be trained: stable-baselines3 cannot be imported (")
     assert line.endswith("'stable-baselines3<3,>=2.7'")
+
+
+def test_the_command_that_shows_more_names_the_plugin_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = plan(tmp_path).runs[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv(PLUGIN_FILES, "p/own.py")
+    line = str(rehearsals._refusal(run, "it broke.", is_users=False))
+    assert "it broke. To see more: a3c-zoo train cartpole " in line
+    assert line.endswith(" --debug --plugin p/own.py")
 
 
 def test_tune_rehearses_the_start(tmp_path: Path, refused_here: Any) -> None:

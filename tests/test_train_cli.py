@@ -26,11 +26,11 @@ import yaml
 from stable_baselines3.common.monitor import load_results
 
 import a3c_zoo
-from a3c_zoo.cli.main import cli, next_command
 from a3c_zoo.cli.summary import summary
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.plugins.entries import load_object
 from a3c_zoo.plugins.module_files import MODULE_FILES
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.records import Outcome, Reason
 from a3c_zoo.store.run import Run
 from tests.toys_runs import Running, checkpoint, command_line, environ, episodes, scalars, toy_path
@@ -214,9 +214,10 @@ def test_the_next_command_finds_the_modules_of_this_one(
 def test_the_next_command_finds_the_plugin_files_of_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", f"one.py::my two.py:{tmp_path / 'three.py'}")
-    monkeypatch.setattr(cli, "plugin_files", ("three.py",))  # --plugin adds its absolute path to the variable
-    assert next_command("play x") == "a3c-zoo play x --plugin one.py --plugin 'my two.py' --plugin three.py"
+    files = ["one.py", "", "my two.py", str(tmp_path / "three.py"), "three.py", "/there/four.py"]
+    monkeypatch.setenv("A3C_ZOO_PLUGIN_FILES", ":".join(files))  # --plugin adds an absolute path
+    named = "--plugin one.py --plugin 'my two.py' --plugin three.py --plugin /there/four.py"
+    assert next_command("play x") == f"a3c-zoo play x {named}"
 
 
 def test_the_command_that_goes_on_replaces_every_spent_limit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -27,7 +26,6 @@ from a3c_zoo.errors import (
 )
 from a3c_zoo.plugins import builtins
 from a3c_zoo.plugins.entries import CommandEntry, load_object
-from a3c_zoo.plugins.module_files import MODULE_FILES
 from a3c_zoo.standard_streams import is_dumb
 from a3c_zoo.synonyms import command_cure
 from a3c_zoo.version import __version__
@@ -44,8 +42,6 @@ class ZooGroup(click.Group):
     debug = False
     #: Whether the command that runs is one of a3c-zoo itself.
     is_builtin = False
-    #: Files that the user has named by `--plugin`, as they were typed.
-    plugin_files: tuple[str, ...] = ()
     #: The command line, without the program's name.
     given: tuple[str, ...] = ()
 
@@ -129,7 +125,6 @@ class ZooGroup(click.Group):
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
         self.debug = os.environ.get("A3C_ZOO_DEBUG", "") not in ("", "0")
-        self.plugin_files = ()
         try:
             status = run(*args, standalone_mode=False, color=colour(), **extra)
             sys.stdout.flush()
@@ -244,7 +239,6 @@ def _name_plugin_files(ctx: click.Context, param: click.Parameter, files: tuple[
                 f"--plugin {file}: its path has a '{os.pathsep}', which separates paths; rename it"
             )
         os.environ[PLUGIN_FILES] = os.pathsep.join(filter(None, [os.environ.get(PLUGIN_FILES), path]))
-        cli.plugin_files += (file,)
         get_registry.cache_clear()  # the plugins are loaded already if one of them offers the command
 
 
@@ -278,25 +272,6 @@ _PLUGINS_OF_A_LINE = click.Command(
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
-
-
-def next_command(words: str) -> str:
-    """A command to type next, `words` after the program's name. It finds the plugin files and modules of this one.
-
-    PYTHONPATH is repeated if a folder in it is relative. Absolute ones are likely set for every command.
-    """
-    from a3c_zoo.plugins.loading import Selection
-
-    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    # A run's own name finds no module in the current folder, and no file.
-    folders += [folder for folder in MODULE_FILES.typed_folders.values() if folder not in folders]
-    is_typed = bool(MODULE_FILES.typed_folders) or not all(map(os.path.isabs, folders))
-    if is_typed:
-        program = f"PYTHONPATH={shlex.quote(os.pathsep.join(folders))} a3c-zoo"
-    else:
-        program = "a3c-zoo"
-    files = {os.path.abspath(file): file for file in (*Selection.from_environ().files, *cli.plugin_files)}
-    return " ".join([program, words, *(f"--plugin {shlex.quote(file)}" for file in files.values())])
 
 
 cli = ZooGroup(

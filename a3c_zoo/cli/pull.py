@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from a3c_zoo.cli.common import example, kept_runs_option, need_extra, trust_option
-from a3c_zoo.cli.main import next_command
 from a3c_zoo.files import valid_name
+from a3c_zoo.plugins.next_command import next_command
 
 
 @click.command(epilog=example("a3c-zoo pull alice/cartpole"))

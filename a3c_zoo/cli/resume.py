@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from a3c_zoo.cli.common import complete_run, example, is_typed, kept_runs_option, together, trust_option
-from a3c_zoo.cli.main import next_command
 from a3c_zoo.cli.train import output_options, print_failure, run_option, train
 from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.errors import RunDirectoryError, ZooError, printable
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.store.run_files import PULLED_JSON
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from a3c_zoo.cli.main import next_command
 from a3c_zoo.display.pieces import duration, speed
 from a3c_zoo.errors import printable_lines
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.records import RETURN_WINDOW, Outcome
 from a3c_zoo.store.checkpoints import BEST
 from a3c_zoo.store.directory import RunDirectory, run_argument

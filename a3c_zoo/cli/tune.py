@@ -26,9 +26,9 @@ from a3c_zoo.cli.common import (
     warn_about_faults,
 )
 from a3c_zoo.cli.engine_options import chosen_engine, engine_options
-from a3c_zoo.cli.main import next_command
 from a3c_zoo.errors import ZooError, printable_lines
 from a3c_zoo.files import refuse_ending, valid_name
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.standard_streams import drop_lost_output, take_stdout
 from a3c_zoo.tuning.choices import (

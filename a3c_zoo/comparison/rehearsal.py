@@ -24,6 +24,7 @@ from a3c_zoo.engines.child_program import ChildProgram
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import read_json
 from a3c_zoo.hardware import available_cores, giga
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.runs.evaluate_checkpoints import CHECKPOINTS, DEFAULT_EPISODES
 from a3c_zoo.store.directory import disk_errors
 from a3c_zoo.store.run_records import REHEARSAL
@@ -216,7 +217,7 @@ def _refusal(run: PlannedRun, fault: str, is_users: bool) -> ZooError:
     text = f"{run.method} on {run.env} cannot be trained: {fault}"
     overrides = [text for text in run.command.overrides if not text.startswith(SET_FOR_ALL)]
     words = replace(run.command, steps=None, time_limit_s=None, overrides=tuple(overrides)).words()
-    alone = shlex.join(["a3c-zoo", "train", *words, "--debug"])
+    alone = next_command(shlex.join(["train", *words, "--debug"]))
     return ZooError(text if is_users else f"{text.rstrip('.')}. To see more: {alone}")
 
 

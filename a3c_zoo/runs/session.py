@@ -13,6 +13,7 @@ from typing import Any
 from a3c_zoo.config.yaml import display
 from a3c_zoo.errors import DivergedError, RunDirectoryError, WorkerError, ZooError
 from a3c_zoo.hardware import available_cores
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Episode, Outcome, Reason, Report, Snapshot
@@ -234,12 +235,12 @@ class Session:
         if self.config.env.wrappers:  # a file may not name them
             values.append(f"env.wrappers={display(list(self.config.env.wrappers), 0)}")
         parts = [
-            shlex.join(["a3c-zoo", "train", self.config.env_name, "--agent", self.config.agent_name]),
+            shlex.join(["train", self.config.env_name, "--agent", self.config.agent_name]),
             shlex.join(["--hyperparams", str(path / CONFIG_YML)]),
             f"--init-from {run_argument(path)}",
             *(shlex.join(["-o", value]) for value in values),
         ]
-        return f". From a good checkpoint: {' '.join(parts)}"
+        return f". From a good checkpoint: {next_command(' '.join(parts))}"
 
     def _take_in(self, reports: Sequence[Report]) -> list[Episode]:
         """Writes and counts what was reported; returns the episodes in the order in which they ended."""

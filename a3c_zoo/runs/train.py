@@ -27,6 +27,7 @@ from a3c_zoo.errors import (
 )
 from a3c_zoo.files import MAX_TEXT, TEMPORARY, read_bytes
 from a3c_zoo.plugins.entries import load_factory
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.processes.start import pickled, without_collections
@@ -195,7 +196,7 @@ def _refuse_without_checkpoint(directory: Run) -> None:
         env = directory.meta["env"]
         why = "has no checkpoint to go on from: train it anew, with another --name"
         if os.path.lexists(directory.home / PARAMETERS):
-            cure = f"a3c-zoo train {shlex.quote(env)} --init-from {name} begins one with it"
+            cure = f"{next_command(f'train {shlex.quote(env)} --init-from {name}')} begins one with it"
             why = f"is a trained agent without its run, and has no checkpoint: {cure}"
         raise RunDirectoryError(f"{directory.home.name} {why}")
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from a3c_zoo.errors import ZooError
 from a3c_zoo.files import MAX_TEXT, read_bytes, replace_file
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.records import Outcome
 from a3c_zoo.runs.api import load_from
@@ -73,7 +74,7 @@ def save_folder(
     if directory.is_alive:
         raise ZooError(f"run {directory.path} is still running: wait for its end, or stop it first")
     if (outcome := directory.outcome) is None:
-        again = f"a3c-zoo train --resume {run_argument(directory.path)}"
+        again = next_command(f"train --resume {run_argument(directory.path)}")
         raise ZooError(f"run {directory.path} has not ended; go on with it: {again}")
     saved = load_policy_state(directory, checkpoint)
     session = to_plain(PolicyState(saved.state.steps, saved.state.seconds))

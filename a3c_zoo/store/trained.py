@@ -19,6 +19,7 @@ from a3c_zoo.cures import install_plugin
 from a3c_zoo.errors import RunDirectoryError, ZooError, did_you_mean, one_line, printable
 from a3c_zoo.files import MAX_TABLE, read_bytes, why_closed
 from a3c_zoo.plugins.entries import TrainedEntry
+from a3c_zoo.plugins.next_command import next_command
 from a3c_zoo.plugins.registry import Registry, get_registry, whole_examples
 from a3c_zoo.plugins.typed_names import env_name
 from a3c_zoo.store.checkpoints import (
@@ -84,9 +85,8 @@ def find_policy(name: str | Path, agent: str | None, runs_dir: Path, trust: bool
         env = offered[0].env if offered else registry.env(name).name
         by = f" --agent {shlex.quote(registry.agent(agent).name)}" if agent else ""
         none = f"no run in {runs_dir} has solved '{name}', and no plugin offers an agent trained on it"
-        raise ZooError(
-            f"{none}{by and f', by{by}'}: a3c-zoo train {shlex.quote(env)}{by}. {_others(registry)}"
-        )
+        train = next_command(f"train {shlex.quote(env)}{by}")
+        raise ZooError(f"{none}{by and f', by{by}'}: {train}. {_others(registry)}")
     elif os.path.isdir(name) or why_closed(Path(name)) or why_closed(runs_dir / name):
         return find_run(name, runs_dir, trust)  # it raises
     else:
