@@ -83,7 +83,7 @@ class RunProgress:
         for report in reports:
             self.steps = max(self.steps, int(report.steps))
             self.updates = max(self.updates, int(report.updates))
-            self.metrics.update(report.metrics)
+            self.metrics.update({name: float(value) for name, value in report.metrics.items()})
             self.skipped += report.skipped
             self.first_rollout = report.first_rollout
             self._add_seconds(report.seconds)

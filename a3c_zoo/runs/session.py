@@ -18,6 +18,7 @@ from a3c_zoo.processes.crew import REPORT_EVERY_S
 from a3c_zoo.processes.faults import Allowance
 from a3c_zoo.records import Episode, Outcome, Reason, Report, Snapshot
 from a3c_zoo.runs.best import BestPolicy
+from a3c_zoo.runs.border import Border
 from a3c_zoo.runs.evaluation import EvaluationTask
 from a3c_zoo.runs.evaluation_process import EvaluationProcess
 from a3c_zoo.runs.evaluator import EvaluationInTurn, Evaluator
@@ -63,6 +64,7 @@ class Session:
         self.supported_spaces: Sequence[str] = setup.agent.spaces
         self.serial = setup.serial
         self._solved_step = setup.solved_step
+        self._border = Border(self.config.agent_name)
         state = saved.state if saved else None
         self.checkpoint, self.acting_counts = _start_of(saved, setup.initial)
         self._watch = watch
@@ -120,6 +122,7 @@ class Session:
 
     def started(self, snapshot: Snapshot) -> None:
         """Starts the training clock; from now on a signal is obeyed at the next rollout boundary."""
+        snapshot = self._border.snapshot(snapshot)
         self._watch.stop.interrupts = False
         self.directory.begin_session()
         self._snapshot = snapshot
@@ -158,6 +161,7 @@ class Session:
 
     def settle(self, snapshot: Snapshot) -> bool:
         """Evaluates, saves, decides. Training stands still."""
+        snapshot = self._border.snapshot(snapshot)
         try:
             self._stopping.decide(snapshot)
         except WorkerError as fault:
@@ -196,6 +200,7 @@ class Session:
         Raises:
             DivergedError: in place of `error`, which is one: no checkpoint is written, and the message names a cure.
         """
+        snapshot = self._border.snapshot(snapshot)
         try:
             self._take_in(reports)
         except ZooError as second:
@@ -244,6 +249,7 @@ class Session:
 
     def _take_in(self, reports: Sequence[Report]) -> list[Episode]:
         """Writes and counts what was reported; returns the episodes in the order in which they ended."""
+        self._border.refuse(reports)
         episodes = sorted(
             (e for report in reports for e in report.episodes), key=lambda e: (e.time_s, e.step)
         )
