@@ -1,4 +1,4 @@
-"""What an agent of a plugin hands to its run: one line for each thing of a wrong type; numbers of NumPy and torch fit."""
+"""What an agent of a plugin hands to its run: one line for what has a wrong type; numbers of NumPy and torch fit."""
 
 from __future__ import annotations
 
@@ -89,6 +89,26 @@ def test_a_report_of_a_wrong_type_is_one_line(reports: Any, message: str) -> Non
     with pytest.raises(PluginError) as raised:
         Border("odd").refuse(reports)
     assert str(raised.value) == f"agent 'odd': {message}"
+
+
+def test_steps_of_the_run_do_not_fall() -> None:
+    """Those of different workers overtake each other, and a report of episodes alone has none."""
+    border = Border("odd", 50)
+    for worker, steps in ((0, 87), (1, 60), (1, 60), (0, 0), (0, 88)):
+        border.refuse([Report(worker, steps)])
+    for worker, steps, before in ((0, 1, 88), (2, 10, 50)):
+        with pytest.raises(PluginError, match=rf"^agent 'odd': a report has {steps} steps after {before}; count all"):
+            border.refuse([Report(worker, steps)])
+
+
+def test_steps_that_fall_end_the_run(run_odd: Any) -> None:
+    def acts(context: Any) -> None:
+        context.started(Snapshot(state))
+        context.record([Report(steps=87)])
+        context.record([Report(steps=1)])
+
+    with pytest.raises(PluginError, match="a report has 1 steps after 87"):
+        run_odd(acts)
 
 
 def test_numbers_of_numpy_and_torch_are_numbers(run_odd: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Final
 
@@ -18,9 +18,16 @@ _OF_EPISODE: Final = ("length", "step", "time_s", "worker")
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """Checks what one agent hands over. agent: its name."""
+    """Checks what one agent hands over in a session.
+
+    Attributes:
+        agent: its name. steps: those of the run when the session begins.
+        steps_of: worker → the steps of its newest report. Reports of different workers overtake each other.
+    """
 
     agent: str
+    steps: int = 0
+    steps_of: dict[int, int] = field(default_factory=dict)
 
     def snapshot(self, given: Snapshot) -> Snapshot:
         """The same snapshot, whose functions check what they return. Raises PluginError if it is none."""
@@ -42,7 +49,7 @@ class Border:
         return checked
 
     def refuse(self, reports: Sequence[Report]) -> None:
-        """Raises PluginError for reports with a field of a wrong type."""
+        """Raises PluginError for reports with a field of a wrong type, or with fewer steps than there were."""
         if not isinstance(reports, Sequence):
             raise self._fault("record() takes a list of reports", reports)
         for report in reports:
@@ -55,6 +62,17 @@ class Border:
                 raise self._fault("Report.episodes must be a list", report.episodes)
             for episode in report.episodes:
                 self._refuse_episode(episode)
+            if report.steps:  # a report of episodes alone may have none
+                self._refuse_fewer_steps(report)
+
+    def _refuse_fewer_steps(self, report: Report) -> None:
+        before = self.steps_of.get(report.worker, self.steps)
+        if report.steps < before:
+            raise PluginError(
+                f"agent '{self.agent}': a report has {report.steps:,} steps after {before:,}; "
+                "count all steps of the run in Report.steps, also those before a resume"
+            )
+        self.steps_of[report.worker] = report.steps
 
     def _refuse_values(self, name: str, values: Mapping[str, float]) -> None:
         """Values may be tensors of one number, too."""

@@ -64,8 +64,8 @@ class Session:
         self.supported_spaces: Sequence[str] = setup.agent.spaces
         self.serial = setup.serial
         self._solved_step = setup.solved_step
-        self._border = Border(self.config.agent_name)
         state = saved.state if saved else None
+        self._border = Border(self.config.agent_name, state.steps if state else 0)
         self.checkpoint, self.acting_counts = _start_of(saved, setup.initial)
         self._watch = watch
         self._clock = watch.clock
