@@ -58,6 +58,8 @@ def zoo_agents():
         agent("wide", "run_wide"),
         agent("tensor", "run_tensor"),
         agent("comparing", "run_comparing"),
+        agent("uncalled", "run_uncalled"),
+        agent("listing", "run_listing"),
         agent("plain", "run", "AgentConfig"),
         agent("bare", "run", sections=("run", "env", "agent")),
     ]
@@ -154,6 +156,22 @@ def comparing(samples, objective):
 
 def run_comparing(context):
     run_a3c(context, comparing)
+
+
+def uncalled(samples, objective):
+    return LossTerms(samples.log_probs, samples.values, {"seven": samples.values})
+
+
+def run_uncalled(context):
+    run_a3c(context, uncalled)
+
+
+def listing(samples, objective):
+    return LossTerms(samples.log_probs, samples.values, lambda: [samples.values])
+
+
+def run_listing(context):
+    run_a3c(context, listing)
 '''
 
 
@@ -253,6 +271,8 @@ def test_the_loss_reaches_processes(own: str, runs: Path) -> None:
         ("wide", r"returns a value_error of float64 \[160\]; it needs one number for each sample: float32 \[160\]"),
         ("tensor", r"the loss returns Tensor; it must return a3c_zoo\.learning\.LossTerms"),
         ("comparing", r"run_a3c keeps them if the property keeps_outputs of the agent's configuration model is True"),
+        ("uncalled", r"returns metrics of dict; they must be a function that returns a dict: metrics=lambda: {…}"),
+        ("listing", r"the metrics of the loss return list; they must return a dict"),
         ("plain", r"configuration model, AgentConfig, must derive from OwnConfig"),
         ("bare", r"agent 'bare': its AgentEntry.sections must have network and optimizer"),
     ],

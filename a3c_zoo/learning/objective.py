@@ -413,18 +413,25 @@ def check_terms(terms: LossTerms, weight: Tensor) -> None:
         )
     for name, term in (("policy_gain", terms.policy_gain), ("value_error", terms.value_error)):
         _check_term(name, term, weight)
+    if not callable(terms.metrics):
+        raise PluginError(
+            f"the loss returns metrics of {type(terms.metrics).__name__}; they must be a function that returns a dict: "
+            "metrics=lambda: {…}"
+        )
 
 
 def checked_metrics(terms: LossTerms, weight: Tensor) -> dict[str, Tensor]:
     """The metrics of a loss, each `[B]`. Raises PluginError for others, and for names that every loss has."""
-    metrics = dict(terms.metrics())
+    metrics = terms.metrics()
+    if not isinstance(metrics, Mapping):
+        raise PluginError(f"the metrics of the loss return {type(metrics).__name__}; they must return a dict")
     for name, metric in metrics.items():
         if name in OWN_METRICS:
             raise PluginError(
                 f"the loss returns a metric '{name}', a name that every loss has; choose another"
             )
         _check_term(f"metric '{name}'", metric, weight)
-    return metrics
+    return dict(metrics)
 
 
 def _check_term(name: str, term: object, weight: Tensor) -> None:
