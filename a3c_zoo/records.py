@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Training episodes in a mean return: that of a run, of its threshold, and of drawn curves.
 RETURN_WINDOW: Final = 100
+#: Behind the name of a metric in a report: a value of that one was not finite, and is left out. It is no metric itself.
+NOT_FINITE: Final = "_not_finite"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from a3c_zoo.errors import PluginError
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.testing import plugin_distribution
 from tests.test_docs import install_page
-from tests.toys_runs import checkpoint
+from tests.toys_runs import Listener, checkpoint, scalars
 from tests.wheels import ROOT
 
 PLUGIN = """
@@ -58,6 +59,7 @@ def zoo_agents():
         agent("wide", "run_wide"),
         agent("tensor", "run_tensor"),
         agent("comparing", "run_comparing"),
+        agent("half-finite", "run_half_finite"),
         agent("uncalled", "run_uncalled"),
         agent("listing", "run_listing"),
         agent("plain", "run", "AgentConfig"),
@@ -156,6 +158,16 @@ def comparing(samples, objective):
 
 def run_comparing(context):
     run_a3c(context, comparing)
+
+
+def half_finite(samples, objective):
+    terms = actor_critic_loss(samples, objective)
+    metrics = {"log": samples.values * float("nan"), "seven": torch.full_like(samples.values, 7.0)}
+    return LossTerms(terms.policy_gain, terms.value_error, lambda: metrics)
+
+
+def run_half_finite(context):
+    run_a3c(context, half_finite)
 
 
 def uncalled(samples, objective):
@@ -281,6 +293,20 @@ def test_what_does_not_fit_is_one_line(agent: str, message: str, runs: Path) -> 
     with pytest.raises(PluginError, match=message) as raised:
         train(runs, agent)
     assert "\n" not in str(raised.value)
+
+
+def test_a_metric_that_is_not_finite_is_told_once(runs: Path) -> None:
+    """It is left out; the others have their curves."""
+    listener = Listener()
+    a3c_zoo.train(
+        "cartpole", agent="half-finite", steps=3200, serial=True, seed=3, runs_dir=runs, name="run", observer=listener
+    )
+    assert listener.messages == ["the loss has returned a metric 'log' that is not finite; such values are left out"]
+    [event] = [json.loads(line) for line in (runs / "run/events.jsonl").read_text().splitlines()]
+    assert (event["kind"], event["metric"]) == ("metric_not_finite", "log")
+    curves = {name for name in scalars(runs / "run") if name.startswith("train/")}
+    assert "train/seven" in curves
+    assert not [name for name in curves if "log" in name]
 
 
 # The names

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import (
+    NOT_FINITE,
     RETURN_WINDOW,
     Episode,
     Evaluation,
@@ -43,6 +44,7 @@ class RunProgress:
 
     Attributes:
         steps: agent steps. episodes: finished episodes. updates: optimizer steps. metrics: the newest value of each.
+        not_finite: names of metrics of which values were not finite.
         skipped: updates of this session that were not made, because their gradient was not finite.
         first_rollout: see `Progress`.
         returns, lengths: those of the last 100 episodes, in the order in which they ended. agent_returns: those of each
@@ -66,6 +68,7 @@ class RunProgress:
         kept = saved.window.agent_returns if saved else ()
         self.agent_returns: deque[list[float]] = deque(kept, RETURN_WINDOW)
         self.metrics: dict[str, float] = {}
+        self.not_finite: set[str] = set()
         self.skipped = self.first_rollout = 0
         self.best_return: float | None = None
         self.best_training_s = 0.0
@@ -83,7 +86,11 @@ class RunProgress:
         for report in reports:
             self.steps = max(self.steps, int(report.steps))
             self.updates = max(self.updates, int(report.updates))
-            self.metrics.update({name: float(value) for name, value in report.metrics.items()})
+            for name, value in report.metrics.items():
+                if name.endswith(NOT_FINITE):
+                    self.not_finite.add(name.removesuffix(NOT_FINITE))
+                else:
+                    self.metrics[name] = float(value)
             self.skipped += report.skipped
             self.first_rollout = report.first_rollout
             self._add_seconds(report.seconds)

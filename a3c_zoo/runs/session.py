@@ -93,6 +93,7 @@ class Session:
         self._saved_steps = self._progress.steps
         self._next_checkpoint_s = self._next_look_s = 0.0
         self._told_skipped = 0
+        self._told_not_finite = set[str]()
         self._next_pause = self.config.run.next_pause(self._progress.steps)
 
     def _make_evaluator(self, setup: RunSetup) -> Evaluator:
@@ -138,6 +139,7 @@ class Session:
         """Writes what was reported."""
         self._recorder.announce(self._take_in(reports))
         self._tell_skipped()
+        self._tell_not_finite()
         self._look_at_evaluator()
         if self._snapshot and not self._evaluator:
             self._best.look(self._snapshot, self._run_state)
@@ -277,6 +279,13 @@ class Session:
             self._told_skipped = skipped
             text = f"{skipped:,} gradients of this session were not finite and were not applied"
             self.event("gradients_skipped", text, skipped=skipped)
+
+    def _tell_not_finite(self) -> None:
+        """Tells of metrics that are not finite: once of each."""
+        for name in sorted(self._progress.not_finite - self._told_not_finite):
+            self._told_not_finite.add(name)
+            text = f"the loss has returned a metric '{name}' that is not finite; such values are left out"
+            self.event("metric_not_finite", text, metric=name)
 
     def _publish(self, force: bool) -> None:
         progress = self._progress.now(
