@@ -134,8 +134,8 @@ def command(
     best ones are trained again on fresh seeds. The best of these is compared with both sets, and written as a set for
     --hyperparams.
 
-    A set's block `search:` says which keys are searched; each agent has a default one. After Ctrl-C the same command
-    goes on. Several commands can work on one study.
+    A set's block `search:` says which keys are searched. Without one, the agent's default search space does; an agent
+    of a plugin may have none. After Ctrl-C the same command goes on. Several commands can work on one study.
     """
     need_extra("tune", "tune", "optuna")
     from a3c_zoo.config.sets import SET_SUFFIXES
