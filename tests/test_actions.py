@@ -102,6 +102,13 @@ class TestByHand:
         with pytest.raises(ConfigError, match="needs finite bounds"):
             action_distribution(space, squash=True)
 
+    def test_bounds_of_float16(self) -> None:
+        """It has no number as large as the limit of bounds."""
+        space = spaces.Box(-2, 2, (1,), np.float16)
+        assert action_distribution(space).to_env(np.array([[0.5], [9.0]], np.float32)).tolist() == [[1], [2]]
+        half = spaces.Box(0, np.inf, (1,), np.float16)
+        assert action_distribution(half).to_env(np.array([[9.0], [-9.0]], np.float32)).tolist() == [[9], [0]]
+
     def test_starts(self) -> None:
         distribution = action_distribution(spaces.MultiDiscrete([2, 3], start=[5, -1]))
         assert distribution.to_env(np.array([[0, 2], [1, 0]])).tolist() == [[5, 1], [6, -1]]

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from math import e, log, pi, prod
+from math import copysign, e, inf, log, pi, prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -517,9 +517,10 @@ def within_masks(distribution: ActionDistribution) -> ActionDistribution:
 
 def _bound(given: Any) -> float:
     """A bound of a Box. Some environments write the largest float32 where they mean that there is none."""
-    if abs(given) < LARGEST_BOUND:
-        return float(given)
-    return float(np.copysign(np.inf, given))
+    bound = float(given)  # float16 has no number as large as the limit
+    if abs(bound) < LARGEST_BOUND:
+        return bound
+    return copysign(inf, bound)
 
 
 #: The action spaces that there are distributions for, in words.
