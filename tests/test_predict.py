@@ -209,6 +209,13 @@ def test_observations_of_other_numbers() -> None:
             as_batch(vector, lacking)
 
 
+def test_complex_observations() -> None:
+    vector = observation_spec(gymnasium.spaces.Box(-1, 1, (2,), np.float32))
+    for wrong in ([1j, 0], np.ones(2, np.complex64)):
+        with pytest.raises(ObservationError, match=r"shape \[2\], several .*: complex\d+ is no dtype of observations"):
+            as_batch(vector, wrong)
+
+
 def test_parts_with_other_numbers() -> None:
     parts: dict[str, gymnasium.Space[Any]] = {
         "camera": gymnasium.spaces.Box(0, 255, (3, 4, 4), np.uint8),

@@ -31,7 +31,7 @@ from a3c_zoo.learning.contract import CheckedEnvironment
 from a3c_zoo.learning.counters import Counters
 from a3c_zoo.learning.image_networks import build_a3c_ff, build_conv42, build_nature_dual
 from a3c_zoo.learning.mlp import build_mlp
-from a3c_zoo.learning.model import Model, Spaces
+from a3c_zoo.learning.model import Model, Spaces, core_state
 from a3c_zoo.learning.network_configs import ImageConfig, MLPConfig
 from a3c_zoo.learning.objective import Objective, differentiate, forward
 from a3c_zoo.learning.optimizers import Adam
@@ -470,6 +470,17 @@ def test_a_state_of_another_shape_is_refused(trained: Path) -> None:
     state = policy.predict(np.zeros((2, 4)))[1]
     with pytest.raises(ObservationError, match=r"episode_start has shape \[2\]; got \[3\]"):
         policy.predict(np.zeros((2, 4)), state, np.zeros(3, np.bool_))
+
+
+@pytest.mark.parametrize("state", [5, "abc", (np.full((1, 2, 3), "x"),), ([[[1.0], [1.0, 2.0]]],)], ids=repr)
+def test_a_state_without_numbers_is_refused(state: Any) -> None:
+    with pytest.raises(ObservationError, match=r"state of the recurrent core has shapes \[\[1, 2, 3\]\]; got "):
+        core_state(torch.zeros(1, 2, 3), state, None)
+
+
+def test_beginnings_that_are_no_array_are_refused() -> None:
+    with pytest.raises(ObservationError, match=r"episode_start has shape \[2\]: "):
+        core_state(torch.zeros(1, 2, 3), (np.zeros((1, 2, 3)),), [True, [False, True]])
 
 
 def test_sb3s_own_evaluation_keeps_the_state(trained: Path) -> None:

@@ -453,18 +453,26 @@ def core_state(start: Tensor, state: tuple[NDArray[Any], ...] | None, episode_st
     """Returns the state `[K, N, H]` that `predict` was given, or `start`; 0 where an episode begins.
 
     Raises:
-        ObservationError: the state has the wrong shape.
+        ObservationError: the state is none of numbers, or it or `episode_start` has the wrong shape.
     """
     if state is None:
         return start
     wanted = [[1, *start.shape[1:]]] * len(start)
-    shapes = [list(np.shape(part)) for part in state]
+    expected = f"the state of the recurrent core has shapes {wanted}"
+    try:
+        parts = [np.asarray(part, np.float32) for part in state]
+    except (TypeError, ValueError) as error:
+        raise ObservationError(f"{expected}; got {type(state).__name__}: {error}") from error
+    shapes = [list(part.shape) for part in parts]
     if shapes != wanted:
-        raise ObservationError(f"the state of the recurrent core has shapes {wanted}; got {shapes}")
-    whole = torch.from_numpy(np.concatenate(state).astype(np.float32, copy=False))
+        raise ObservationError(f"{expected}; got {shapes}")
+    whole = torch.from_numpy(np.concatenate(parts))
     if episode_start is None:
         return whole
-    begins = np.atleast_1d(np.asarray(episode_start, np.bool_))
+    try:
+        begins = np.atleast_1d(np.asarray(episode_start, np.bool_))
+    except (TypeError, ValueError) as error:
+        raise ObservationError(f"episode_start has shape {list(whole.shape[1:2])}: {error}") from error
     if begins.shape != whole.shape[1:2]:
         raise ObservationError(f"episode_start has shape {list(whole.shape[1:2])}; got {list(begins.shape)}")
     return kept(whole, begins)

@@ -401,10 +401,13 @@ def as_batch(spec: ObservationSpec, observation: Any) -> tuple[NDArray[Any], boo
     if isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict):
         raise ObservationError(f"{wanted}; got what a Gymnasium reset() returns: (observation, info)")
     try:
+        array = np.asarray(observation)
+        if array.dtype.kind == "c":
+            raise TypeError(f"{array.dtype} is no dtype of observations")
         batch = np.ascontiguousarray(observation, spec.dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise ObservationError(f"{wanted}; got {type(observation).__name__}: {error}") from error
-    _refuse_other_numbers(np.asarray(observation), batch, wanted)
+    _refuse_other_numbers(array, batch, wanted)
     shape = np.shape(observation)  # ascontiguousarray makes a number an array of one
     if shape != given and (len(shape) != len(given) + 1 or shape[1:] != given):
         raise ObservationError(f"{wanted}; got {list(shape)}")
