@@ -444,6 +444,23 @@ def test_a_run_finds_its_class_by_the_module_whatever_else_has_its_name(
     assert [mean_return(run, tmp_path) for run in runs] == [3, 4]
 
 
+def test_a_run_outside_of_the_folder_of_runs_says_what_trusts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its class could be imported, but another folder may be a stranger's."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "twins_away.py").write_text(
+        "from tests.test_given_environments import Pays\nclass Twin(Pays):\n    pass\n"
+    )
+    twin = importlib.import_module("twins_away").Twin
+    quick: dict[str, Any] = {"serial": True, "steps": 20, "overrides": QUICK, "runs_dir": tmp_path}
+    moved = a3c_zoo.train(twin, name="twin", **quick).run.rename(tmp_path / "moved")  # as if another had trained it
+    why = rf"is not imported, because the run is not your own: {moved} lies outside of .*: --trust, or trust=True"
+    with pytest.raises(PluginError, match=why):
+        a3c_zoo.load_agent(moved, runs_dir=tmp_path / "elsewhere")
+    a3c_zoo.load_agent(moved, runs_dir=tmp_path / "elsewhere", trust=True)
+
+
 @pytest.mark.parametrize("options", [{"serial": True}, {"overrides": QUICK}])
 def test_what_no_process_gets_need_not_be_sent(options: dict[str, Any], tmp_path: Path) -> None:
     assert a3c_zoo.train(UNSENDABLE, steps=1, runs_dir=tmp_path, **options).reason == "steps"

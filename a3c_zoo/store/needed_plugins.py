@@ -37,13 +37,19 @@ def give_again(run: Path, meta: Mapping[str, Any], registry: Registry, is_truste
     return False
 
 
-def not_given(name: str, meta: Mapping[str, Any], is_trusted: bool) -> PluginError:
+def not_given(name: str, meta: Mapping[str, Any], is_trusted: bool, doubt: str) -> PluginError:
     """Returns the error for a run whose environment a program gave, and is to give again.
 
-    Arguments as in `what_is_missing`.
+    Arguments as in `what_is_missing`. doubt: why it is not trusted.
     """
     given_module = str(meta.get("given_env", "")).partition(":")[0].partition(".")[0]
-    if given_module and is_trusted and place_of(given_module) is None:
+    is_there = given_module != "" and place_of(given_module) is not None
+    if is_there and not is_trusted:
+        cure = (
+            f"Its module '{given_module}' is not imported, because the run is not your own{doubt and f': {doubt}'}. "
+            "If you trust whoever made it: --trust, or trust=True. Or give it again"
+        )
+    elif given_module and is_trusted and not is_there:
         cure = f"Name the folder of its module: {_with_folder_of(given_module, meta)} a3c-zoo …. Or give it again"
     else:
         cure = "Give it again"

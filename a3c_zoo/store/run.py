@@ -363,7 +363,7 @@ class Run(RunDirectory):
         meta = self.meta
         is_needed = in_its_env or meta["env"] not in registry.envs
         if is_needed and not give_again(self.home, meta, registry, self.is_trusted):
-            raise not_given(self.home.name, meta, self.is_trusted)
+            raise not_given(self.home.name, meta, self.is_trusted, self.doubt)
         try:
             return load_config(self.config_file, registry, flags, self.is_trusted, self.doubt, with_hooks)
         except ZooError as error:
