@@ -307,8 +307,17 @@ def broken() -> Any:
     raise ValueError("no")
 
 
+def leaves() -> Any:
+    sys.exit(3)
+
+
 def nothing() -> Any:
     return None
+
+
+class NoSpaces(gymnasium.Env[Any, Any]):
+    def reset(self, **kwargs: Any) -> Any:
+        return 0, {}
 
 
 class Sized(Arm):
@@ -349,6 +358,8 @@ UNSENDABLE = EnvEntry(
         (Sized, "Sized needs arguments: give a function that makes it, such as lambda: Sized(size=…, colour=…)"),
         (Arm(), "<Arm instance> is a made environment, and each worker makes its own: give the class Arm, or a func"),
         (broken, f"the environment that '{__name__}:broken' makes cannot be made: ValueError: no (in test_given_"),
+        (leaves, f"the environment that '{__name__}:leaves' makes cannot be made: SystemExit: 3 (in test_given_"),
+        (NoSpaces, f"the spaces of '{__name__}:NoSpaces' cannot be read: AttributeError: 'NoSpaces' object has no "),
         (nothing, f"'{__name__}:nothing' must return a gymnasium.Env, not <class 'NoneType'>; for a VectorEnv: Env"),
         (cartpole, "plugin 'envs' (a3c-zoo "),
         (EnvEntry("cartpole", "m:f"), "plugin 'envs' (a3c-zoo "),

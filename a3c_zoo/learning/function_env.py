@@ -70,7 +70,7 @@ def entry_of(function: EnvFunction) -> EnvEntry:
     with same_folder():
         try:
             env = function()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(
                 f"the environment that '{path}' makes cannot be made: {one_line(error)}"
             ) from error
@@ -80,6 +80,8 @@ def entry_of(function: EnvFunction) -> EnvEntry:
         try:
             variant = variant_of(env.observation_space, env.action_space)
             spec = env.spec
+        except Exception as error:
+            raise ZooError(f"the spaces of '{path}' cannot be read: {type_and_message(error)}") from error
         finally:
             with suppress(Exception, SystemExit):  # it was asked for its spaces alone
                 env.close()
