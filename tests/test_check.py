@@ -428,6 +428,7 @@ def test_a_sound_optimizer(entry: OptimizerEntry) -> None:
         ("OutOfPlace", "311 updates do not change the parameters that it got"),
         ("OtherMemory", "311 updates do not change the parameters that it got"),
         ("DividesByZero", "an update gives parameters that are not finite"),
+        ("ScalesGradient", "apply changes the gradient that it gets"),
         ("OtherMoments", "a new optimizer with the same moments makes other updates"),
         ("OtherMomentsByName", "a new optimizer with the same moments makes other updates"),
         ("Counts", "a new optimizer with the same moments makes other updates"),

@@ -500,6 +500,11 @@ class DividesByZero(Ball):
         self.parameters.addcdiv_(gradient, self.velocity, value=-learning_rate)
 
 
+class ScalesGradient(Ball):
+    def apply(self, gradient: Any, learning_rate: float) -> None:
+        self.parameters.sub_(gradient.mul_(learning_rate))
+
+
 class OtherMoments(Ball):
     def apply(self, gradient: Any, learning_rate: float) -> None:
         self.velocity = 0.9 * self.velocity + gradient

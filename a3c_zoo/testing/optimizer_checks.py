@@ -1,8 +1,8 @@
-"""The check of an optimizer: its moments, and that it changes parameters and moments in place."""
+"""The check of an optimizer: it changes parameters and moments in place, and leaves gradients as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ P = 100
 RATE = 0.01
 
 CURE_PARAMETERS = "change the tensor that __init__ got: parameters.add_(step, alpha=-learning_rate)"
+CURE_GRADIENT = "compute with a copy: gradient * learning_rate, not gradient.mul_(learning_rate)"
 CURE_MOMENTS = (
     "keep all in the tensors that moments() returns, and change them in place: moment.mul_(), moment.copy_()"
 )
@@ -38,13 +39,15 @@ def examine_optimizer(entry: OptimizerEntry, config: OptimizerConfig, findings: 
         before = parameters.clone()
         moments = new_moments(entry, parameters, config)
         used = _Updates(entry, config, parameters, moments)
-        used.make(gradients[:UPDATES])
+        after = used.make(gradients[:UPDATES])
         if torch.equal(parameters, before):
             findings.stop(
                 check, f"{UPDATES} updates do not change the parameters that it got", CURE_PARAMETERS
             )
         if not torch.isfinite(parameters).all():
             findings.stop(check, "an update gives parameters that are not finite", "add ε to a divisor")
+        if not torch.equal(after, gradients[:UPDATES]):
+            findings.stop(check, "apply changes the gradient that it gets", CURE_GRADIENT)
         copy = parameters.clone()
         copies = {name: moment.clone() for name, moment in moments.items()}
         used.make(gradients[UPDATES:])
@@ -68,7 +71,10 @@ class _Updates:
         views = {name: moment.view_as(moment) for name, moment in moments.items()}
         self._optimizer = new_optimizer(entry, parameters.view_as(parameters), views, config)
 
-    def make(self, gradients: Iterable[Tensor]) -> None:
+    def make(self, gradients: Tensor) -> Tensor:
+        """Makes an update from a copy of each gradient, `[U, P]`; returns the copies as they are afterwards."""
         torch.manual_seed(1)  # an optimizer may draw numbers
-        for gradient in gradients:
-            self._optimizer.apply(gradient.clone(), RATE)
+        copies = gradients.clone()
+        for gradient in copies:
+            self._optimizer.apply(gradient, RATE)
+        return copies
