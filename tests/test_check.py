@@ -397,6 +397,12 @@ def test_a_parameter_that_nothing_depends_on() -> None:
     assert "spare.weight gets no gradient" in str(network_findings("Idle"))
 
 
+def test_a_parameter_that_is_frozen() -> None:
+    warned = set(told(network_findings("Frozen"), "warning"))
+    message = "actor.weight is not trained: its requires_grad is False, so its gradient stays 0"
+    assert {line.partition(": ")[2] for line in warned} == {message}
+
+
 def test_kinds_of_observations_that_no_environment_has() -> None:
     (line,) = told(network_findings("Sound", inputs=("vectors",)))
     assert line.startswith("inputs: inputs has vectors, so no environment fits it")

@@ -425,6 +425,12 @@ class Idle(Sound):
         self.spare = nn.Linear(2, 2)
 
 
+class Frozen(Sound):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.actor.weight.requires_grad_(False)
+
+
 class Unseedable(Sound):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

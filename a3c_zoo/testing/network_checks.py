@@ -36,6 +36,7 @@ TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 CURE_SHAPES = "return what docs/how-to/write-a-network.md says"
 CURE_CORE = "let unroll() do what step() does row by row; before a row of resets the state becomes 0"
 CURE_ROWS = "let outputs depend on their own observation alone; nn.Dropout and nn.BatchNorm do, while acting"
+CURE_FROZEN = "leave it so, if it shall stay as it is, or leave out requires_grad_(False)"
 
 
 def check_network(entry: NetworkEntry) -> None:
@@ -184,6 +185,9 @@ class _Examined:
             if gradient is None or gradient.untyped_storage().data_ptr() != places:
                 message = f"the gradient of {name} is no view of the flat gradients any more"
                 self._findings.problem(self._check, message, "never replace a parameter or its .grad")
+            elif not parameter.requires_grad:
+                message = f"{name} is not trained: its requires_grad is False, so its gradient stays 0"
+                self._findings.warn(self._check, message, CURE_FROZEN)
             elif not gradient.any():
                 message = f"{name} gets no gradient: policy and value do not depend on it"
                 self._findings.warn(self._check, message, "leave it out, or use it")
