@@ -385,6 +385,7 @@ def test_a_sound_network(kind: str) -> None:
         ("Blind", "values of unroll() differ from those of step() and value_after()"),
         ("Muddles", "states of unroll() differ from those of step() and value_after()"),
         ("Module", "network 'toy': the factory must return an ActorCritic, not a Module"),
+        ("ClearsGradients", "the gradient of actor.weight is no view of the flat gradients any more"),
         ("Raises", "mat1 and mat2 shapes cannot be multiplied"),
     ],
 )

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
 from a3c_zoo.learning.actions import Categorical
+from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.model import Model, Spaces
 from a3c_zoo.learning.network_outputs import fault_of
+from a3c_zoo.learning.networks import in_training, seed_passes
 from a3c_zoo.learning.recurrent import kept
 from a3c_zoo.learning.spaces import ObservationSpec, observation_spec
 from a3c_zoo.plugins.entries import NetworkEntry
@@ -97,6 +99,9 @@ class _Examined:
         if self._spec.leaves:
             rows = self._spec.flatten(rows)[0]
         self._observations = torch.from_numpy(rows.reshape(T + 1, N, *self._spec.shape))
+        self._start: Tensor | None = self._module.start(N)
+        self._resets = np.zeros((T + 1, N), np.bool_)
+        self._resets[1, 0] = True  # the first environment begins an episode
 
     def examine(self) -> None:
         """Runs all checks."""
@@ -105,48 +110,43 @@ class _Examined:
         self._findings.expect(
             torch.equal(first, second), self._check, message, "draw weights from torch's generator"
         )
-        start = self._module.start(N)
-        if start is None:
-            logits, values = self._check_outputs()
-        else:
-            logits, values = self._check_core(start)
-        self._check_gradients(logits, values)
+        with torch.no_grad():
+            if self._start is None:
+                self._check_outputs()
+            else:
+                self._check_core(self._start)
+        self._check_gradients()
         self._findings.ok(self._check, f"shapes and gradients; {len(first):,} parameters")
 
-    def _check_outputs(self) -> tuple[Tensor, Tensor]:
+    def _check_outputs(self) -> None:
         network = self._module
         rows = self._observations[0]
-        with torch.no_grad():
-            logits = network.policy(rows)
-            values = network.value(rows)
-            self._expect_shape("policy()", logits, (N, A))
-            self._expect_shape("value()", values, (N,))
-            self._expect_equal("policy() of the same observations", logits, network.policy(rows))
-            self._expect_equal("policy() of one observation alone", logits[:1], network.policy(rows[:1]))
-            acted = network.act(rows)
-            self._expect_equal("act()", logits, acted[0])
-            self._expect_equal("act()", values, acted[1])
+        logits = network.policy(rows)
+        values = network.value(rows)
+        self._expect_shape("policy()", logits, (N, A))
+        self._expect_shape("value()", values, (N,))
+        self._expect_equal("policy() of the same observations", logits, network.policy(rows))
+        self._expect_equal("policy() of one observation alone", logits[:1], network.policy(rows[:1]))
+        acted = network.act(rows)
+        self._expect_equal("act()", logits, acted[0])
+        self._expect_equal("act()", values, acted[1])
         all_logits, all_values = network.evaluate(self._observations)
         self._expect_shape("evaluate()", all_logits, (T * N, A))
         self._expect_shape("evaluate()", all_values, ((T + 1) * N,))
         self._expect_equal("evaluate()", logits, all_logits[:N])
         self._expect_equal("evaluate()", values, all_values[:N])
-        return all_logits, all_values
 
-    def _check_core(self, start: Tensor) -> tuple[Tensor, Tensor]:
+    def _check_core(self, start: Tensor) -> None:
         network = self._module
         rows = self._observations[0]
         later = self._observations[1]
-        resets = np.zeros((T + 1, N), np.bool_)
-        resets[1, 0] = True  # the first environment begins an episode
-        with torch.no_grad():
-            logits, state = network.step(rows, start)
-            self._expect_shape("step()", logits, (N, A))
-            self._expect_shape("the state after step()", state, tuple(start.shape))
-            values = network.value_after(rows, start)
-            self._expect_shape("value_after()", values, (N,))
-            later_logits, _ = network.step(later, kept(state, resets[1]))
-        all_logits, all_values, states = network.unroll(self._observations, start, resets, [(0, 0)])
+        logits, state = network.step(rows, start)
+        self._expect_shape("step()", logits, (N, A))
+        self._expect_shape("the state after step()", state, tuple(start.shape))
+        values = network.value_after(rows, start)
+        self._expect_shape("value_after()", values, (N,))
+        later_logits, _ = network.step(later, kept(state, self._resets[1]))
+        all_logits, all_values, states = network.unroll(self._observations, start, self._resets, [(0, 0)])
         self._expect_shape("unroll()", all_logits, (T * N, A))
         self._expect_shape("unroll()", all_values, ((T + 1) * N,))
         self._expect_shape("the states of unroll()", states, tuple(state[:, :1].shape))
@@ -156,7 +156,6 @@ class _Examined:
             is_equal = torch.allclose(first, second, atol=self._tolerance)
             message = f"{name} of unroll() differ from those of step() and value_after()"
             self._findings.expect(is_equal, self._check, message, CURE_CORE)
-        return all_logits, all_values
 
     def _expect_shape(self, what: str, output: Any, shape: tuple[int, ...]) -> None:
         """Stops unless an output is finite float32 of this shape."""
@@ -173,10 +172,9 @@ class _Examined:
             is_equal, self._check, f"{what} gives other numbers than policy() and value()", CURE_ROWS
         )
 
-    def _check_gradients(self, logits: Tensor, values: Tensor) -> None:
+    def _check_gradients(self) -> None:
         """Every parameter gets a finite gradient, in the flat tensor that optimizers see."""
-        self._model.flat.zero_gradients()
-        torch.autograd.backward((torch.linspace(1, 2, A) * logits).sum() + values.sum())
+        self._differentiate()
         finite = bool(torch.isfinite(self._model.flat.wide_gradients()).all())
         self._findings.expect(finite, self._check, "gradients are not finite", "scale the inputs")
         places = self._model.flat.gradients.untyped_storage().data_ptr()
@@ -191,3 +189,22 @@ class _Examined:
             elif not gradient.any():
                 message = f"{name} gets no gradient: policy and value do not depend on it"
                 self._findings.warn(self._check, message, "leave it out, or use it")
+
+    def _differentiate(self) -> None:
+        """Computes gradients as an update does, with the network in training mode."""
+        self._model.flat.zero_gradients()
+        seed_passes(self._module, 0)
+        with lent_generator(), in_training(self._module):
+            logits, values = self._outputs_to_learn_from()
+        # No two outputs count the same: BatchNorm takes away what all rows have in common.
+        loss = (torch.linspace(1, 2, logits.numel()).view_as(logits) * logits).sum()
+        loss += (torch.linspace(1, 2, values.numel()) * values).sum()
+        torch.autograd.backward(loss)
+
+    def _outputs_to_learn_from(self) -> tuple[Tensor, Tensor]:
+        """Logits `[T·N, A]` and values `[(T+1)·N]`."""
+        if self._start is None:
+            logits, values = self._module.evaluate(self._observations)
+        else:
+            logits, values, _ = self._module.unroll(self._observations, self._start, self._resets, [(0, 0)])
+        return logits, values
