@@ -432,6 +432,40 @@ class ClearsGradients(Sound):
         return super().inputs(observations)
 
 
+class KeepsScaled(Sound):
+    """Computes something from its weights, once."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.kept = self.scaled()
+
+    def scaled(self) -> Any:
+        return self.critic.weight * self.critic.weight
+
+    def value(self, observations: Any) -> Any:
+        return super().value(observations) + self.inputs(observations) @ self.kept[0]
+
+
+class KeepsMoved(KeepsScaled):
+    """What it keeps has a graph that torch lets it use again and again."""
+
+    def scaled(self) -> Any:
+        return self.critic.weight + 1
+
+
+class KeepsOnceActed(KeepsScaled):
+    """Keeps what it computed when it was called first."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.kept = None
+
+    def value(self, observations: Any) -> Any:
+        if self.kept is None:
+            self.kept = self.scaled().detach()
+        return super().value(observations)
+
+
 class Frozen(Sound):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from a3c_zoo.config import AgentConfig, Config, EnvConfig, NetworkConfig, RunConfig
 from a3c_zoo.learning.actions import Categorical
+from a3c_zoo.learning.buffers import buffers_of
 from a3c_zoo.learning.generators import lent_generator
 from a3c_zoo.learning.model import Model, Spaces
 from a3c_zoo.learning.network_outputs import fault_of
@@ -34,10 +35,16 @@ EXAMPLES: tuple[spaces.Space[Any], ...] = (
 T, N, A = 4, 3, 5
 #: Largest difference of outputs that should be equal; bfloat16 has 8 bits.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
+#: How far each weight moves between two updates that are checked.
+MOVE = 0.01
 
 CURE_SHAPES = "return what docs/how-to/write-a-network.md says"
 CURE_CORE = "let unroll() do what step() does row by row; before a row of resets the state becomes 0"
 CURE_ROWS = "let outputs depend on their own observation alone; nn.Dropout and nn.BatchNorm do, while acting"
+CURE_KEPT = "compute it in features(), policy() or value(), each time that they are called"
+CURE_MORE = (
+    "compute what depends on weights in features(), policy() or value(); keep the rest with register_buffer()"
+)
 CURE_FROZEN = "leave it so, if it shall stay as it is, or leave out requires_grad_(False)"
 
 
@@ -88,9 +95,7 @@ class _Examined:
         self._spec = observation_spec(space)
         self._findings = findings
         self._check = check
-        whole = Config("check", "check", RunConfig(), EnvConfig(), AgentConfig(), config)
-        self._models = [Model.create(Spaces(self._spec, Categorical(A)), entry, whole) for _ in range(2)]
-        self._model = self._models[0]
+        self._model, self._same, self._other = (self._made(entry, config, seed) for seed in (0, 0, 1))
         self._tolerance = TOLERANCE[config.computes_in]
         self._module: Any = self._model.module
         batch: Any = batch_space(space, (T + 1) * N)
@@ -103,9 +108,13 @@ class _Examined:
         self._resets = np.zeros((T + 1, N), np.bool_)
         self._resets[1, 0] = True  # the first environment begins an episode
 
+    def _made(self, entry: NetworkEntry, config: NetworkConfig, seed: int) -> Model:
+        whole = Config("check", "check", RunConfig(seed=seed), EnvConfig(), AgentConfig(), config)
+        return Model.create(Spaces(self._spec, Categorical(A)), entry, whole)
+
     def examine(self) -> None:
         """Runs all checks."""
-        first, second = (model.flat.initial for model in self._models)
+        first, second = (model.flat.initial for model in (self._model, self._same))
         message = "two networks of one seed have different weights: runs cannot be repeated"
         self._findings.expect(
             torch.equal(first, second), self._check, message, "draw weights from torch's generator"
@@ -116,6 +125,8 @@ class _Examined:
             else:
                 self._check_core(self._start)
         self._check_gradients()
+        if self._findings.is_sound:
+            self._check_loaded()
         self._findings.ok(self._check, f"shapes and gradients; {len(first):,} parameters")
 
     def _check_outputs(self) -> None:
@@ -173,10 +184,15 @@ class _Examined:
         )
 
     def _check_gradients(self) -> None:
-        """Every parameter gets a finite gradient, in the flat tensor that optimizers see."""
-        self._differentiate()
-        finite = bool(torch.isfinite(self._model.flat.wide_gradients()).all())
-        self._findings.expect(finite, self._check, "gradients are not finite", "scale the inputs")
+        """Every parameter gets a finite gradient in two updates, in the flat tensor that optimizers see."""
+        self._update()
+        try:
+            self._update()
+        except RuntimeError as error:
+            if "through the graph a second time" not in str(error):
+                raise
+            message = "a second update fails: the network keeps something that it computed from its weights"
+            self._findings.stop(self._check, message, CURE_KEPT, error)
         places = self._model.flat.gradients.untyped_storage().data_ptr()
         for name, parameter in self._module.named_parameters():
             gradient = parameter.grad
@@ -190,21 +206,36 @@ class _Examined:
                 message = f"{name} gets no gradient: policy and value do not depend on it"
                 self._findings.warn(self._check, message, "leave it out, or use it")
 
-    def _differentiate(self) -> None:
-        """Computes gradients as an update does, with the network in training mode."""
-        self._model.flat.zero_gradients()
+    def _update(self) -> None:
+        """Computes gradients as an update does, with the network in training mode, and moves the weights."""
+        flat = self._model.flat
+        flat.zero_gradients()
         seed_passes(self._module, 0)
         with lent_generator(), in_training(self._module):
-            logits, values = self._outputs_to_learn_from()
+            logits, values = self._outputs(self._module)
         # No two outputs count the same: BatchNorm takes away what all rows have in common.
         loss = (torch.linspace(1, 2, logits.numel()).view_as(logits) * logits).sum()
         loss += (torch.linspace(1, 2, values.numel()) * values).sum()
         torch.autograd.backward(loss)
+        if not torch.isfinite(flat.wide_gradients()).all():
+            self._findings.stop(self._check, "gradients are not finite", "scale the inputs")
+        flat.values.sub_(flat.gradients.sign(), alpha=MOVE)
 
-    def _outputs_to_learn_from(self) -> tuple[Tensor, Tensor]:
+    def _outputs(self, network: Any) -> tuple[Tensor, Tensor]:
         """Logits `[T·N, A]` and values `[(T+1)·N]`."""
         if self._start is None:
-            logits, values = self._module.evaluate(self._observations)
+            logits, values = network.evaluate(self._observations)
         else:
-            logits, values, _ = self._module.unroll(self._observations, self._start, self._resets, [(0, 0)])
+            logits, values, _ = network.unroll(self._observations, self._start, self._resets, [(0, 0)])
         return logits, values
+
+    def _check_loaded(self) -> None:
+        """A new network computes the same as this one from its weights and buffers, as from a checkpoint."""
+        self._other.pull(self._model.flat.values, None, buffers_of(self._module))
+        with torch.no_grad():
+            ours = self._outputs(self._module)
+            theirs = self._outputs(self._other.module)
+        for first, second in zip(ours, theirs, strict=True):
+            if not torch.allclose(first, second, atol=self._tolerance):
+                message = "a new network with the same weights and buffers returns other numbers"
+                self._findings.stop(self._check, message, CURE_MORE)
