@@ -13,7 +13,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 
 class ZooError(Exception):
@@ -223,6 +223,28 @@ def whole_number(name: str, value: SupportsIndex) -> int:
         return operator.index(value)
     except TypeError:
         raise ZooError(f"{name}={value!r}: give a whole number") from None
+
+
+def text_argument(name: str, value: str) -> str:
+    """An argument of a function of Python that is a text, such as a name. Raises ZooError for others."""
+    if not isinstance(value, str):
+        raise ZooError(f"{name}={value!r:.80}: give a text")
+    return value
+
+
+def several(given: object) -> tuple[Any, ...]:
+    """The values of an argument that may be one or several: a text is one value, and no sequence of letters."""
+    if isinstance(given, str | os.PathLike) or not isinstance(given, Iterable):
+        return (given,)
+    return tuple(given)
+
+
+def several_texts(name: str, given: str | Sequence[str], what: str = "text") -> tuple[str, ...]:
+    """As `several`, for texts. Raises ZooError if one is none. what: such as a "name"."""
+    texts = several(given)
+    if not all(isinstance(each, str) for each in texts):
+        raise ZooError(f"{name}={given!r:.80}: give a {what}, or a list of {what}s")
+    return texts
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

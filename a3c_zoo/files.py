@@ -19,7 +19,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from a3c_zoo.errors import RunDirectoryError, ZooError
+from a3c_zoo.errors import RunDirectoryError, ZooError, text_argument
 from a3c_zoo.hardware import available_memory
 from a3c_zoo.system import NON_BLOCKING, lock, open_without_links
 
@@ -276,12 +276,21 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def path_argument(name: str, value: str | Path) -> Path:
+    """An argument of a function of Python that is a path. Raises ZooError for others."""
+    try:
+        return Path(value)
+    except TypeError:
+        raise ZooError(f"{name}={value!r:.80}: give a path") from None
+
+
 def valid_name(name: str, option: str = "--name", most: int = 230) -> str:
     """Returns a name that `option` gives to a folder. Raises RunDirectoryError if no folder may have it.
 
     Args:
         most: bytes. Most disks take 255, with what is added to the name.
     """
+    text_argument(option.lstrip("-"), name)
     if re.fullmatch(r"[\w.+=@-]+", name) and not name.startswith("."):
         if len(os.fsencode(name)) <= most:
             return name

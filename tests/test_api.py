@@ -166,6 +166,55 @@ class Size(enum.IntEnum):
     TWO = 2
 
 
+OF_OTHER_TYPES: list[tuple[Any, tuple[Any, ...], str, Any, str]] = [
+    (a3c_zoo.train, ("cartpole",), "agent", 3, "a text"),
+    (a3c_zoo.train, ("cartpole",), "runs_dir", 3, "a path"),
+    (a3c_zoo.train, ("cartpole",), "name", 3, "a text"),
+    (a3c_zoo.train, (), "resume", 3, "a path"),
+    (a3c_zoo.evaluate, ("cartpole",), "agent", 3, "a text"),
+    (a3c_zoo.evaluate, ("base",), "runs_dir", 3, "a path"),
+    (a3c_zoo.evaluate, ("base",), "on_step", 3, "a function"),
+    (a3c_zoo.load_agent, (), "run", None, "a path"),
+    (a3c_zoo.load_agent, ("base",), "runs_dir", 3, "a path"),
+    (a3c_zoo.plot, (), "runs", 3, "a path"),
+    (a3c_zoo.plot, (), "runs", None, "a path"),
+    (a3c_zoo.plot, (), "runs", [".", 3], "a path"),
+    (a3c_zoo.plot, (".",), "env", 3, "a text"),
+    (a3c_zoo.plot, (".",), "out", 3, "a path"),
+    (a3c_zoo.plot, (".",), "runs_dir", 3, "a path"),
+    (a3c_zoo.compare, (), "sources", 3, "a path"),
+    (a3c_zoo.compare, (), "sources", [3], "a path"),
+    (a3c_zoo.compare, ("cartpole",), "out", 3, "a path"),
+    (a3c_zoo.compare, ("cartpole",), "runs_dir", 3, "a path"),
+    (a3c_zoo.compare, ("cartpole",), "engine", 3, "a text"),
+    (a3c_zoo.compare, ("cartpole",), "engine_options", 3, "a text, or a list of texts"),
+    (a3c_zoo.tune, ("cartpole",), "agent", 3, "a text"),
+    (a3c_zoo.tune, ("cartpole",), "method", 3, "a text"),
+    (a3c_zoo.tune, ("cartpole",), "study", 3, "a text"),
+    (a3c_zoo.tune, ("cartpole",), "out", 3, "a path"),
+    (a3c_zoo.tune, ("cartpole",), "runs_dir", 3, "a path"),
+    (a3c_zoo.tune, ("cartpole",), "engine", 3, "a text"),
+    (a3c_zoo.tune, ("cartpole",), "engine_options", [3], "a text, or a list of texts"),
+]
+
+
+@pytest.mark.parametrize(("call", "before", "name", "value", "wanted"), OF_OTHER_TYPES)
+def test_arguments_of_other_types(
+    call: Any,
+    before: tuple[Any, ...],
+    name: str,
+    value: Any,
+    wanted: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were TypeErrors and AttributeErrors."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ZooError, match=rf"^{name}=.*(3|None)\]?: give {wanted}$"):
+        call(*before, **{name: value})
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("overrides", [[("agent.n_steps", 5)], None, 5])
 def test_overrides_of_another_form(overrides: Any, tmp_path: Path) -> None:
     with pytest.raises(ZooError) as caught:

@@ -23,10 +23,11 @@ from a3c_zoo.comparison.trainings import ComparisonWatcher
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines import Engine
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.errors import ZooError, refuse_others, whole_number
+from a3c_zoo.errors import ZooError, refuse_others, several, several_texts, whole_number
 from a3c_zoo.figures.decisions import DEFAULT_MAX_SEEDS
 from a3c_zoo.figures.figure_table import QUESTIONS
 from a3c_zoo.figures.sequential import SequentialRule
+from a3c_zoo.files import path_argument
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.typed_names import env_name, refuse_unnamed
 from a3c_zoo.processes.child import check_main
@@ -90,14 +91,16 @@ def compare(
         ZooError: for an error of the caller. KeyboardInterrupt: on Ctrl-C; the same call continues with missing runs.
     """
     refuse_unguarded()
-    envs = _several(envs)
+    envs = several(envs)
     for env in envs:
         refuse_unnamed(env)
-    agents = _several_names("agents", agents)
-    baselines = _several_names("baselines", baselines)
-    methods = _several_names("methods", methods)
+    agents = several_texts("agents", agents, "name")
+    baselines = several_texts("baselines", baselines, "name")
+    methods = several_texts("methods", methods, "name")
     if not sources:
         envs = [env_name(get_registry(), name) for name in envs]
+    engine_options = several_texts("engine_options", engine_options)
+    runs_dir = path_argument("runs_dir", runs_dir)
     folder = choose_out(out, envs)
     check_question(question, until_decided)
     episodes = whole_number("episodes", episodes)
@@ -118,20 +121,20 @@ def compare(
             max_seeds=max_seeds,
             reuse=reuse,
             engine=engine,
-            engine_options=_several(engine_options),
+            engine_options=engine_options,
         )
         return read(
-            [Path(source) for source in _several(sources)],
+            [path_argument("sources", source) for source in several(sources)],
             envs,
             folder,
             agents,
             methods=methods,
-            runs_dir=Path(runs_dir),
+            runs_dir=runs_dir,
             trust=trust,
             question=question,
         )
     refuse_trust(trust, "--from")
-    with open_engine(get_registry(), engine, _several(engine_options)) as opened:
+    with open_engine(get_registry(), engine, engine_options) as opened:
         plan, rule = make_plan_and_rule(
             until_decided,
             envs=envs,
@@ -142,7 +145,7 @@ def compare(
             steps=steps,
             time_limit=time_limit_s,
             max_seeds=max_seeds,
-            runs_dir=Path(runs_dir),
+            runs_dir=runs_dir,
             reuse=reuse,
             host=opened.host(),
         )
@@ -168,22 +171,6 @@ def check_question(question: str, until_decided: bool = False) -> None:
         refuse_others("question", question, list(QUESTIONS))
     if question and until_decided:
         raise ZooError("--question: --until-decided asks about final returns alone; leave one of the two out")
-
-
-def _several(given: str | Path | Sequence[Any]) -> tuple[Any, ...]:
-    """The values of an argument that may be one or several: a text is one value, and no sequence of letters."""
-    if isinstance(given, str | Path) or not isinstance(given, Iterable):
-        return (given,)
-    return tuple(given)
-
-
-def _several_names(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    """As `_several`, for an argument of names. Raises ZooError if one is no text."""
-    names = _several(given)
-    for name in names:
-        if not isinstance(name, str):
-            raise ZooError(f"{argument}={given!r:.80}: give a name, or a list of names")
-    return names
 
 
 def _watched(

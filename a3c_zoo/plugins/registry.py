@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from a3c_zoo.cures import install_extra, install_plugin
-from a3c_zoo.errors import PluginError, UnknownNameError, ZooError, one_line, type_and_message, unknown_name
+from a3c_zoo.errors import (
+    PluginError,
+    UnknownNameError,
+    ZooError,
+    one_line,
+    text_argument,
+    type_and_message,
+    unknown_name,
+)
 from a3c_zoo.plugins import entries
 from a3c_zoo.plugins.entries import (
     AgentEntry,
@@ -272,7 +280,7 @@ class Registry:
 
     def _find(self, namespace: str, name: str, known: Mapping[str, _E], near: Iterable[str] = ()) -> _E:
         """Returns an entry by its name. The error of an unknown name suggests one of `known` or `near`."""
-        if name in known:
+        if text_argument(namespace, name) in known:
             return known[name]
         listing = f"a3c-zoo list {namespace.replace('environment', 'env')}s"
         error = unknown_entry(namespace, name, [*known, *near], listing=listing)

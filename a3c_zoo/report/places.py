@@ -16,7 +16,7 @@ from typing import Final
 import filelock
 
 from a3c_zoo.errors import ZooError
-from a3c_zoo.files import read_bytes, refuse_place
+from a3c_zoo.files import path_argument, read_bytes, refuse_place
 from a3c_zoo.store.directory import disk_errors
 
 #: The folder of reports for which the caller named none.
@@ -50,7 +50,7 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
         stem = "-".join(env.replace(":", "_").replace("/", "_") for env in envs) or "runs"
         stem = stem if len(stem) <= MAX_STEM else f"{len(envs)}-environments"
         out = DEFAULT_OUT_DIR / f"{stem}-{datetime.now():%Y%m%d-%H%M%S}"
-    folder = Path(out)
+    folder = path_argument("out", out)
     exists = os.path.exists  # False, too, where the user may not look, and for a name that is too long
     is_taken = exists(folder) and (not folder.is_dir() or any(exists(folder / name) for name in REPORT_FILES))
     if is_taken and not is_unfinished(folder):

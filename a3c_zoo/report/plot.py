@@ -14,10 +14,19 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, overloa
 import numpy as np
 
 from a3c_zoo.config.yaml import display
-from a3c_zoo.errors import RunDirectoryError, ZooError, cell, printable, refuse_others, whole_number
+from a3c_zoo.errors import (
+    RunDirectoryError,
+    ZooError,
+    cell,
+    printable,
+    refuse_others,
+    several,
+    text_argument,
+    whole_number,
+)
 from a3c_zoo.figures.curves import Line, running_mean
 from a3c_zoo.figures.measures import drawn_evaluations
-from a3c_zoo.files import refuse_out, write_out
+from a3c_zoo.files import path_argument, refuse_out, write_out
 from a3c_zoo.records import RETURN_WINDOW, Outcome
 from a3c_zoo.report.drawing import Group, Panel, PlotFigure, draw_plot, group_of, thick, thinned, to_bytes
 from a3c_zoo.runs.loaded_agent import LoadedAgent
@@ -152,18 +161,18 @@ def plot(
     for name, count in {"window": window, "frame_skip": frame_skip}.items():
         if count is not None and whole_number(name, count) < 1:
             raise ZooError(f"{name}={count}: give 1 or more")
-    path = None if out is None else Path(out)
+    path = None if out is None else path_argument("out", out)
     if path is not None:
         refuse_out(path, SUFFIXES, force)
     if kind == "evaluation" and (x == "episodes" or window is not None):
         raise ZooError(
             "evaluations are drawn over steps or seconds, each as it is: leave out --x episodes and --window"
         )
-    given = [runs] if isinstance(runs, str | Path | Outcome | LoadedAgent) else runs
-    paths = [_find(run, Path(runs_dir)) for run in given]
-    records, left_out = read_runs(
-        paths, strict=False, frame_skip=frame_skip, runs_dir=Path(runs_dir), trust=trust
-    )
+    runs_dir = path_argument("runs_dir", runs_dir)
+    if env is not None:
+        text_argument("env", env)
+    paths = [_find(run, runs_dir) for run in several(runs)]
+    records, left_out = read_runs(paths, strict=False, frame_skip=frame_skip, runs_dir=runs_dir, trust=trust)
     records = told_apart(on_envs(records, (env,) if env else (), "--env"))
     if env:
         left_out = unread_on(left_out, {run.env for run in records})
@@ -192,8 +201,9 @@ def plot(
 def _find(run: Drawable, runs_dir: Path) -> Path:
     if isinstance(run, Outcome | LoadedAgent):
         return run.run
+    path = path_argument("runs", run)
     if os.path.isdir(run):
-        return Path(run)
+        return path
     try:
         return find_run(run, runs_dir).path
     except RunDirectoryError:

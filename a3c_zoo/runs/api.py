@@ -14,7 +14,7 @@ from a3c_zoo.config.models import TRAIN_OPTIONS
 from a3c_zoo.config.sets import override_texts, resolve_config
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.errors import ZooError
-from a3c_zoo.files import same_folder
+from a3c_zoo.files import path_argument, same_folder
 from a3c_zoo.library_settings import our_settings
 from a3c_zoo.plugins.entries import EnvEntry
 from a3c_zoo.plugins.registry import PYTHON, get_registry
@@ -93,6 +93,7 @@ def train(
         ZooError: the caller did something wrong; one line says what. WorkerError: a worker failed.
     """
     refuse_unguarded()
+    runs_dir = path_argument("runs_dir", runs_dir)
     given = run_settings(
         workers=workers,
         device=device,
@@ -114,14 +115,14 @@ def train(
                 "--name": name,
             }
             others |= {"--serial": serial, "--init-from": init_from}
-            run = _run_to_resume(name_or_path(resume), Path(runs_dir), trust, env)
+            run = _run_to_resume(name_or_path("resume", resume), runs_dir, trust, env)
             outcome = train_on(run, given, watcher, others, checkpoint)
         else:
             _refuse_without_resume(trust and init_from is None, checkpoint)
             config = _config(env, agent, hyperparams, overrides, given)
-            initial = None if init_from is None else name_or_path(init_from)
-            setup = new_setup(config, serial, initial, Path(runs_dir), trust)
-            outcome = train_new(setup, Path(runs_dir), name, watcher)
+            initial = None if init_from is None else name_or_path("init_from", init_from)
+            setup = new_setup(config, serial, initial, runs_dir, trust)
+            outcome = train_new(setup, runs_dir, name, watcher)
         view.ended(outcome)
         return RunOutcome.of(outcome)
 
@@ -262,7 +263,7 @@ def load_agent(
         ZooError: there is no such run, trained agent or checkpoint, or it is damaged.
     """
     env_name = _name_of(env)
-    directory = find_policy(name_or_path(run), agent, Path(runs_dir), trust)
+    directory = find_policy(name_or_path("run", run), agent, path_argument("runs_dir", runs_dir), trust)
     _take_env(directory, env, env_name)
     choice = choose_in_python(directory, checkpoint)
     setup, saved = _read(directory, choice.which)
@@ -288,10 +289,11 @@ def load_agent(
     )
 
 
-def name_or_path(run: GivenRun) -> str | Path:
-    """The name or the directory of a run."""
+def name_or_path(argument: str, run: GivenRun) -> str | Path:
+    """The name or the directory of a run. Raises ZooError if `argument` has neither."""
     if isinstance(run, Outcome):
         return run.run
+    path_argument(argument, run)
     return run
 
 
@@ -379,6 +381,8 @@ def evaluate(
         progress: True: show how far it is, in scripts on stderr. False: show nothing. By default only notebooks show
             it, unless there is `on_step`.
     """
+    if on_step is not None and not callable(on_step):
+        raise ZooError(f"on_step={on_step!r:.80}: give a function")
     env_name = _name_of(env)
     with closing(display_of_python(progress, on_step, "on_step")) as display:
         if isinstance(run, LoadedAgent):
@@ -388,8 +392,8 @@ def evaluate(
                 )
             told = on_step or PlayingView(display, run.run.name, episodes).played
             return _evaluate_loaded(run, episodes, deterministic, seed, told)
-        place = name_or_path(run)
-        directory = find_policy(place, agent, Path(runs_dir), trust)
+        place = name_or_path("run", run)
+        directory = find_policy(place, agent, path_argument("runs_dir", runs_dir), trust)
         _take_env(directory, env, env_name)
         told = on_step or PlayingView(display, str(place), episodes).played
         return evaluate_from(

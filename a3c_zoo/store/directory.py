@@ -214,13 +214,13 @@ def own_name(config: Config) -> str:
 
 
 def _make_new(runs_dir: Path, config: Config, name: str | None) -> Path:
-    with disk_errors(runs_dir, "make"):
-        runs_dir.mkdir(parents=True, exist_ok=True)
     if name is None:
         stem = own_name(config)
         names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
     else:
         names = [valid_name(name)]
+    with disk_errors(runs_dir, "make"):
+        runs_dir.mkdir(parents=True, exist_ok=True)
     for path in (runs_dir / each for each in names):
         with disk_errors(path, "make"), suppress(FileExistsError):
             path.mkdir()

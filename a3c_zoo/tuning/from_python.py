@@ -12,8 +12,8 @@ from a3c_zoo.config.sets import SET_SUFFIXES, override_texts
 from a3c_zoo.cures import install_extra
 from a3c_zoo.display.displays import display_of_python
 from a3c_zoo.engines.choice import DEFAULT_ENGINE, open_engine
-from a3c_zoo.errors import ZooError, refuse_others, whole_number
-from a3c_zoo.files import refuse_ending, valid_name
+from a3c_zoo.errors import ZooError, refuse_others, several_texts, text_argument, whole_number
+from a3c_zoo.files import path_argument, refuse_ending, valid_name
 from a3c_zoo.plugins.registry import get_registry
 from a3c_zoo.plugins.typed_names import refuse_unnamed
 from a3c_zoo.processes.child import check_main
@@ -116,7 +116,7 @@ def tune(
         None if hyperparams is None else str(hyperparams),
         override_texts(overrides),
         steps,
-        method,
+        text_argument("method", method),
         seeds=counts["seeds"],
         episodes=counts["episodes"],
         sampler=sampler,
@@ -126,16 +126,16 @@ def tune(
     check_main()
     trials = counts["trials"]
     options: dict[str, Any] = {"trials": trials, "timeout_s": timeout_s, "final_seeds": counts["final_seeds"]}
-    if isinstance(engine_options, str):
-        engine_options = [engine_options]
-    file = None if out is None else Path(out)
+    engine_options = several_texts("engine_options", engine_options)
+    runs_dir = path_argument("runs_dir", runs_dir)
+    file = None if out is None else path_argument("out", out)
     if file is not None:
         refuse_ending(file, SET_SUFFIXES)
     with (
         open_engine(get_registry(), engine, engine_options) as opened,
         closing(display_of_python(progress, watcher, "watcher")) as display,
     ):
-        made = TuningStudy(name, None if storage is None else str(storage), Path(runs_dir), settings)
+        made = TuningStudy(name, None if storage is None else str(storage), runs_dir, settings)
         refuse_if_ended(made, trials, timeout_s, final_seeds, file, _argument_text)
         view = watcher or TuningView(trials, settings.steps, display, opened.slots)
         rehearse_study(made, opened, view.message, out=file, **options)
