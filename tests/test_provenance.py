@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from a3c_zoo.comparison.plan import Plan, make_plan
 from a3c_zoo.plugins.loading import Selection
@@ -164,6 +165,36 @@ def test_a_run_whose_plugin_is_faulty_says_why(runs: Path, tmp_path: Path, capsy
     error = capsys.readouterr().err
     assert "which is left out: its import failed: ValueError: boom" in error
     assert error.endswith("See: a3c-zoo show plugin maze\n")
+
+
+#: A part of a run → the line of config.yml that names it; "" for the one that depends on the set.
+PARTS = {"agent": "agent_name: a3c", "network": "  name: mlp", "optimizer": ""}
+
+
+@pytest.mark.parametrize(("kind", "line"), PARTS.items())
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+def test_a_run_whose_plugin_has_renamed_a_part_says_what_helps(
+    kind: str, line: str, version: str, runs: Path, installed: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    """The line named the new name, as if a run that is resumed could take it."""
+    run = Path(shutil.copytree(runs / "runs/x", tmp_path / "runs/x"))
+    config = (run / "config.yml").read_text()
+    if not line:
+        line = "  name: " + yaml.safe_load(config)["optimizer"]["name"]
+    assert config.count(f"{line}\n") == 1
+    (run / "config.yml").write_text(config.replace(f"{line}\n", f"{line.partition(':')[0]}: gone\n"))
+    meta = json.loads((run / "meta.json").read_text())
+    meta["plugins"][kind] = f"plugin 'maze' (zoo-maze {version})"
+    if kind == "agent":
+        meta["agent"] = "gone"
+    (run / "meta.json").write_text(json.dumps(meta))
+    assert zoo("train", "--resume", "x", folder=tmp_path, path=installed) == 2
+    cure = "It must offer this name again"
+    if version != "2.1":
+        cure += ", or install the version that did: pip install zoo-maze==2.0"
+    assert capsys.readouterr().err == (
+        f"Error: run x was trained with {kind} 'gone', which plugin 'maze' (zoo-maze 2.1) does not offer now. {cure}\n"
+    )
 
 
 def test_a_stranger_gives_no_advice_to_install(runs: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -92,6 +92,37 @@ def what_is_missing(
     return None
 
 
+def no_longer_offered(
+    name: str, meta: Mapping[str, Any], settings: Mapping[str, Any], registry: Registry, is_trusted: bool
+) -> PluginError | None:
+    """Returns the error for a run with an agent, a network or an optimizer that its plugin has renamed; else None.
+
+    Args:
+        name: the run's. meta: its meta.json. settings: its config.yml, "section.key" → value.
+        is_trusted: False leaves out which version to install.
+    """
+    parts: dict[str, tuple[object, Mapping[str, object]]] = {
+        "agent": (meta["agent"], registry.agents),
+        "network": (settings.get("network.name"), registry.networks),
+        "optimizer": (settings.get("optimizer.name"), registry.optimizers),
+    }
+    others = [info for info in registry.plugins if not info.first_party]
+    for kind, (part, offered) in parts.items():
+        if not isinstance(part, str) or part in offered:
+            continue
+        text = str(meta.get("plugins", {}).get(kind))
+        for info in others:
+            if text.startswith(f"plugin '{info.name}' ({info.distribution}"):
+                cure = "It must offer this name again"
+                title = _TITLE.fullmatch(text)
+                if is_trusted and title and title[3] != info.version:
+                    cure += f", or install the version that did: {install_plugin(title[2], title[3])}"
+                return PluginError(
+                    f"run {name} was trained with {kind} '{part}', which {info} does not offer now. {cure}"
+                )
+    return None
+
+
 def _with_folder_of(module: str, meta: Mapping[str, Any]) -> str:
     """What to put before a command so that Python finds a module.
 

@@ -28,7 +28,7 @@ from a3c_zoo.records import Evaluation, Outcome
 from a3c_zoo.store.checkpoint_evaluations import CheckpointEvaluation, evaluations_of
 from a3c_zoo.store.command_lines import command_of
 from a3c_zoo.store.directory import DEFAULT_RUNS_DIR, RUN_FORMAT, RunDirectory, run_paths, why_not_own
-from a3c_zoo.store.needed_plugins import give_again, not_given, what_is_missing
+from a3c_zoo.store.needed_plugins import give_again, no_longer_offered, not_given, what_is_missing
 from a3c_zoo.store.run_files import META_JSON, MONITOR_CSV, PARAMETERS, PULLED_JSON
 from a3c_zoo.store.timing_file import Timing, timing_of, torch_threads_of, vec_env_choice_of, vec_env_of
 from a3c_zoo.version import __version__
@@ -369,6 +369,10 @@ class Run(RunDirectory):
         except ZooError as error:
             if missing := what_is_missing(self.home.name, meta, registry, self.is_trusted):
                 raise missing from error
+            with suppress(RunDirectoryError):  # config.yml is damaged, as `error` says
+                settings = self.settings
+                if renamed := no_longer_offered(self.home.name, meta, settings, registry, self.is_trusted):
+                    raise renamed from error
             if self._is_of_newer_version():
                 fault = str(error).rstrip(".")
                 made_by = f"a3c-zoo {self.versions[DISTRIBUTION]} made the run, and this is {__version__}"
