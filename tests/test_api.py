@@ -174,6 +174,8 @@ OF_OTHER_TYPES: list[tuple[Any, tuple[Any, ...], str, Any, str]] = [
     (a3c_zoo.evaluate, ("cartpole",), "agent", 3, "a text"),
     (a3c_zoo.evaluate, ("base",), "runs_dir", 3, "a path"),
     (a3c_zoo.evaluate, ("base",), "on_step", 3, "a function"),
+    (a3c_zoo.evaluate, ("base",), "deterministic", 3, "True or False"),
+    (a3c_zoo.evaluate, ("base",), "deterministic", None, "True or False"),
     (a3c_zoo.load_agent, (), "run", None, "a path"),
     (a3c_zoo.load_agent, ("base",), "runs_dir", 3, "a path"),
     (a3c_zoo.plot, (), "runs", 3, "a path"),
