@@ -234,7 +234,7 @@ def text_argument(name: str, value: str) -> str:
 
 def several(given: object) -> tuple[Any, ...]:
     """The values of an argument that may be one or several: a text is one value, and no sequence of letters."""
-    if isinstance(given, str | os.PathLike) or not isinstance(given, Iterable):
+    if isinstance(given, str | bytes | os.PathLike) or not isinstance(given, Iterable):
         return (given,)
     return tuple(given)
 

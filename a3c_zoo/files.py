@@ -309,10 +309,12 @@ def refuse_place(out: Path, option: str = "--out") -> None:
     there = next(path for path in (out, *out.absolute().parents) if os.path.exists(path))
     try:
         tempfile.TemporaryFile(dir=there).close()  # os.access does not know what a server or /proc allows
-    except OSError as error:
+    except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
         raise ZooError(
             f"{option} {out}: {there} is no directory in which you may write; choose another"
         ) from error
+    except OSError as error:
+        raise ZooError(f"{option} {out}: nothing can be written to {there}: {error.strerror}") from error
 
 
 def refuse_ending(out: Path, suffixes: Sequence[str]) -> None:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Training episodes in a mean return: that of a run, of its threshold, and of drawn curves.
 RETURN_WINDOW: Final = 100
-#: Behind the name of a metric in a report: a value of that one was not finite, and is left out. It is no metric itself.
-NOT_FINITE: Final = "_not_finite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,7 @@ class Report:
         updates: optimizer steps of the whole run so far, exact.
         episodes: episodes that ended since the last report.
         metrics: name (`loss_policy`, `entropy`, …) → its newest value.
+        not_finite: names of metrics that were not finite since the last report, and are left out.
         skipped: updates since the last report that were not made, because their gradient was not finite.
         first_rollout: steps of a worker's environments in its first rollout, until the first rollout of any worker
             has ended.
@@ -87,6 +86,7 @@ class Report:
     skipped: int = 0
     first_rollout: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    not_finite: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

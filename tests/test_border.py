@@ -83,6 +83,7 @@ def episode(**changes: Any) -> Episode:
         ([Report(metrics={"x": torch.ones(3)})], "Report.metrics['x'] must be a number, not Tensor"),  # type: ignore[dict-item]
         ([Report(metrics={"x": "abc"})], "Report.metrics['x'] must be a number, not str"),  # type: ignore[dict-item]
         ([Report(metrics=[1.0])], "Report.metrics must be a dict, not list"),  # type: ignore[arg-type]
+        ([Report(metrics={1: 1.0})], "the keys of Report.metrics must be texts, not int"),  # type: ignore[dict-item]
     ],
 )
 def test_a_report_of_a_wrong_type_is_one_line(reports: Any, message: str) -> None:
@@ -144,5 +145,21 @@ def test_a_state_in_place_of_a_snapshot(run_odd: Any) -> None:
         context.started(Snapshot(state))
         context.settle(state())
 
-    with pytest.raises(PluginError, match=r"^agent 'odd': started\(\) and settle\(\) take a Snapshot, not dict$"):
+    with pytest.raises(
+        PluginError, match=r"^agent 'odd': started\(\), settle\(\) and rescue\(\) take a Snapshot, not dict$"
+    ):
         run_odd(acts)
+
+
+@pytest.mark.parametrize("given", [{}, Snapshot(state, counts=lambda: Report(steps=None))])  # type: ignore[arg-type]
+def test_what_an_agent_hands_over_does_not_hide_why_it_failed(given: Any, run_odd: Any) -> None:
+    def acts(context: Any) -> None:
+        context.started(Snapshot(state))
+        error = RuntimeError("the real failure")
+        context.rescue(given, error)
+        raise error
+
+    with pytest.raises(RuntimeError, match=r"^the real failure") as raised:
+        run_odd(acts)
+    (note,) = raised.value.__notes__
+    assert note.startswith("(and no checkpoint could be written: agent 'odd': ")

@@ -432,6 +432,17 @@ class ClearsGradients(Sound):
         return super().inputs(observations)
 
 
+class TakesRoots(Sound):
+    """The argument of a root is positive at first."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def value(self, observations: Any) -> Any:
+        return super().value(observations) + torch.sqrt(self.shift + 1e-3)
+
+
 class KeepsScaled(Sound):
     """Computes something from its weights, once."""
 

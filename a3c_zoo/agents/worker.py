@@ -146,10 +146,15 @@ class Member:
     def tell(self, metrics: dict[str, float]) -> None:
         """Puts the metrics of an update into the next report, with the mean and 95th percentile of staleness.
 
-        Metrics that are not finite are left out: they are those of a gradient that is not applied.
+        Metrics that are not finite are left out, and the run tells of them. If loss or gradient are not finite, it
+        tells of the update that is skipped instead.
         """
         self._next_metrics_s = time.monotonic() + METRICS_EVERY_S
-        self._report.metrics |= {name: value for name, value in metrics.items() if math.isfinite(value)}
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        self._report.metrics |= finite
+        unusable = metrics.keys() - finite.keys()
+        if not unusable & {"loss_total", "grad_norm"}:
+            self._report.not_finite |= unusable
         if self.staleness:
             ordered = sorted(self.staleness)
             self._report.metrics |= {

@@ -16,7 +16,6 @@ from a3c_zoo.learning.networks import ActorCritic, in_training
 from a3c_zoo.learning.returns import Bools, Floats, gae, monte_carlo_returns
 from a3c_zoo.learning.rollout import Rollout
 from a3c_zoo.learning.update_parts import WholeUpdate
-from a3c_zoo.records import NOT_FINITE
 
 #: Above this the ratio of two probabilities stays as it is: e⁸⁹ is no float32, and infinity times 0 would be
 #: no number.
@@ -365,16 +364,12 @@ def descend(
             "loss_value": float(torch.dot(value_error, weight)) * as_mean,
             "loss_total": float(loss) * as_mean,
             **explained_variance(values, target, share),
-            **_means_of_metrics(terms, share, is_finite=bool(loss.isfinite())),
+            **{
+                name: float(torch.dot(metric, share))
+                for name, metric in checked_metrics(terms, share).items()
+            },
             **dict(zip(("entropy", "advantage", "batch_return", "value"), means.tolist(), strict=True)),
         }
-
-
-def _means_of_metrics(terms: LossTerms, share: Tensor, is_finite: bool) -> dict[str, float]:
-    """The means of a loss's own metrics. One that is not finite is told beside it, if the loss itself is finite."""
-    means = {name: float(torch.dot(metric, share)) for name, metric in checked_metrics(terms, share).items()}
-    unusable = [name for name, mean in means.items() if is_finite and not math.isfinite(mean)]
-    return means | {f"{name}{NOT_FINITE}": 1.0 for name in unusable}
 
 
 #: Returns whose variance is at most this part of their mean square are equal but for rounding in float32.

@@ -60,7 +60,7 @@ def choose_out(out: str | Path | None, envs: Sequence[str]) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
+class _ClaimedFolder:
     """A folder that no other comparison takes.
 
     Attributes:
@@ -94,7 +94,7 @@ def claimed(out: Path, plan: str = "") -> Iterator[Path]:
                 path.rmdir()
 
 
-def _claim(out: Path, plan: str) -> _Claim:
+def _claim(out: Path, plan: str) -> _ClaimedFolder:
     """The first folder that can be had. Raises ZooError if there is none."""
     wanted = out if out.name.strip(".") else out.resolve()
     for folder in (out, *(Path(f"{wanted}-{number}") for number in range(2, 10_000))):
@@ -115,7 +115,7 @@ def is_unfinished(folder: Path, plan: str = "") -> bool:
     return bool(results.get("missing")) and plan in ("", results.get("plan"))
 
 
-def _try_to_claim(folder: Path, plan: str) -> _Claim | None:
+def _try_to_claim(folder: Path, plan: str) -> _ClaimedFolder | None:
     """Makes a folder and locks it; returns None if it is another report's, or another comparison writes one there."""
     if _is_taken(folder, plan):
         return None
@@ -130,7 +130,7 @@ def _try_to_claim(folder: Path, plan: str) -> _Claim | None:
     if _is_taken(folder, plan):  # another one has written its report in this moment
         lock.release()
         return None
-    return _Claim(folder, made, lock)
+    return _ClaimedFolder(folder, made, lock)
 
 
 def _is_taken(folder: Path, plan: str) -> bool:

@@ -381,8 +381,11 @@ def evaluate(
         progress: True: show how far it is, in scripts on stderr. False: show nothing. By default only notebooks show
             it, unless there is `on_step`.
     """
-    if not isinstance(deterministic, bool):
+    import numpy as np  # nothing is evaluated without it
+
+    if not isinstance(deterministic, bool | np.bool_):
         raise ZooError(f"deterministic={deterministic!r:.80}: give True or False")
+    deterministic = bool(deterministic)
     if on_step is not None and not callable(on_step):
         raise ZooError(f"on_step={on_step!r:.80}: give a function")
     env_name = _name_of(env)

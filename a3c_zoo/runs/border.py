@@ -32,11 +32,11 @@ class Border:
     def snapshot(self, given: Snapshot) -> Snapshot:
         """The same snapshot, whose functions check what they return. Raises PluginError if it is none."""
         if not isinstance(given, Snapshot):
-            raise self._fault("started() and settle() take a Snapshot", given)
+            raise self._fault("started(), settle() and rescue() take a Snapshot", given)
         return Snapshot(
             self._checked(given.state, "Snapshot.state", dict),
             given.acting and self._checked(given.acting, "Snapshot.acting", dict),
-            given.counts and self._checked(given.counts, "Snapshot.counts", Report),
+            given.counts and self._checked_counts(self._checked(given.counts, "Snapshot.counts", Report)),
         )
 
     def _checked(self, function: Callable[[], Any], name: str, kind: type) -> Callable[[], Any]:
@@ -45,6 +45,14 @@ class Border:
             if not isinstance(result, kind):
                 raise self._fault(f"{name} must return a {kind.__name__}", result)
             return result
+
+        return checked
+
+    def _checked_counts(self, counts: Callable[[], Report]) -> Callable[[], Report]:
+        def checked() -> Report:
+            report = counts()
+            self._refuse_numbers(report, _OF_REPORT)
+            return report
 
         return checked
 
@@ -79,6 +87,8 @@ class Border:
         if not isinstance(values, Mapping):
             raise self._fault(f"Report.{name} must be a dict", values)
         for key, value in values.items():
+            if not isinstance(key, str):
+                raise self._fault(f"the keys of Report.{name} must be texts", key)
             try:
                 float(value)
             except (TypeError, ValueError, OverflowError, RuntimeError):

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from a3c_zoo.errors import RunDirectoryError
 from a3c_zoo.records import (
-    NOT_FINITE,
     RETURN_WINDOW,
     Episode,
     Evaluation,
@@ -86,11 +85,8 @@ class RunProgress:
         for report in reports:
             self.steps = max(self.steps, int(report.steps))
             self.updates = max(self.updates, int(report.updates))
-            for name, value in report.metrics.items():
-                if name.endswith(NOT_FINITE):
-                    self.not_finite.add(name.removesuffix(NOT_FINITE))
-                else:
-                    self.metrics[name] = float(value)
+            self.metrics.update({name: float(value) for name, value in report.metrics.items()})
+            self.not_finite |= report.not_finite
             self.skipped += report.skipped
             self.first_rollout = report.first_rollout
             self._add_seconds(report.seconds)

@@ -202,7 +202,6 @@ class Session:
         Raises:
             DivergedError: in place of `error`, which is one: no checkpoint is written, and the message names a cure.
         """
-        snapshot = self._border.snapshot(snapshot)
         try:
             self._take_in(reports)
         except ZooError as second:
@@ -213,14 +212,17 @@ class Session:
             for note in getattr(error, "__notes__", ()):
                 cured.add_note(note)
             raise cured from error
-        if snapshot.counts:
-            self._progress.add([snapshot.counts()], [])
-        if self.is_saved:  # that checkpoint has the workers' states, which are lost by now
-            return
-        if isinstance(error, RunDirectoryError):  # a checkpoint could not be written, or monitor.csv
-            return
         try:
-            self._save(snapshot)
+            snapshot = self._border.snapshot(snapshot)
+            if snapshot.counts:
+                self._progress.add([snapshot.counts()], [])
+            is_lost = isinstance(
+                error, RunDirectoryError
+            )  # a checkpoint could not be written, or monitor.csv
+            if not (
+                self.is_saved or is_lost
+            ):  # a checkpoint that is there has the workers' states, lost by now
+                self._save(snapshot)
         except ZooError as second:
             error.add_note(f"(and no checkpoint could be written: {second})")
 

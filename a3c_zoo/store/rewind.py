@@ -85,7 +85,7 @@ def go_on_from(
     events = [RunEvent("checkpoint_damaged", reason) for reason in saved.damaged]
     events += [RunEvent("rows_lost", text) for text in lost_rows]
     if folder := set_aside(directory, saved.state.steps, also_at=which == BEST):
-        where = f"later checkpoints, later films and a copy of the rows are in {shown(folder)}"
+        where = f"what is later, and a copy of rows and evaluations, is in {shown(folder)}"
         events.append(RunEvent("set_aside", f"going on from step {saved.state.steps:,}: {where}"))
     _only_for_acting(directory, saved.state.steps)
     return saved, events

@@ -100,7 +100,7 @@ def loading(what: str = _DOES_NOT_FIT) -> Iterator[None]:
 def tensors_of(content: Any) -> Iterator[tuple[str, Tensor]]:
     """The tensors in nested dictionaries, lists and tuples, each with its place there.
 
-    What lies in several places counts in one of them: a list may hold itself.
+    A container that lies in several places is visited once: a list may hold itself.
     """
     from torch import Tensor
 

@@ -45,6 +45,9 @@ CURE_KEPT = "compute it in features(), policy() or value(), each time that they 
 CURE_MORE = (
     "compute what depends on weights in features(), policy() or value(); keep the rest with register_buffer()"
 )
+CURE_DOMAIN = (
+    "keep what goes into a root, a logarithm or a divisor positive for all weights: softplus, or + ε"
+)
 CURE_FROZEN = "leave it so, if it shall stay as it is, or leave out requires_grad_(False)"
 
 
@@ -185,9 +188,9 @@ class _Examined:
 
     def _check_gradients(self) -> None:
         """Every parameter gets a finite gradient in two updates, in the flat tensor that optimizers see."""
-        self._update()
+        self._update(is_moved=False)
         try:
-            self._update()
+            self._update(is_moved=True)
         except RuntimeError as error:
             if "through the graph a second time" not in str(error):
                 raise
@@ -206,8 +209,11 @@ class _Examined:
                 message = f"{name} gets no gradient: policy and value do not depend on it"
                 self._findings.warn(self._check, message, "leave it out, or use it")
 
-    def _update(self) -> None:
-        """Computes gradients as an update does, with the network in training mode, and moves the weights."""
+    def _update(self, is_moved: bool) -> None:
+        """Computes gradients as an update does, with the network in training mode, and moves the weights.
+
+        is_moved: whether they have moved before.
+        """
         flat = self._model.flat
         flat.zero_gradients()
         seed_passes(self._module, 0)
@@ -218,6 +224,9 @@ class _Examined:
         loss += (torch.linspace(1, 2, values.numel()) * values).sum()
         torch.autograd.backward(loss)
         if not torch.isfinite(flat.wide_gradients()).all():
+            if is_moved:
+                message = f"after each weight has moved by {MOVE}, gradients are not finite"
+                self._findings.stop(self._check, message, CURE_DOMAIN)
             self._findings.stop(self._check, "gradients are not finite", "scale the inputs")
         flat.values.sub_(flat.gradients.sign(), alpha=MOVE)
 

@@ -104,11 +104,14 @@ class ShortRun:
         for report in reports:
             self.episodes += len(report.episodes)
             self.skipped += report.skipped
-            before = self._steps_of.get(report.worker, 0)  # reports of different workers overtake each other
-            message = f"a report has {report.steps} steps after one with {before}"
-            cure = "count all steps of the run in Report.steps, those before a resume too"
-            self._findings.expect(report.steps >= before or not report.steps, "reports", message, cure)
-            self._steps_of[report.worker] = report.steps
+            if report.steps:  # a report of episodes alone may have none
+                before = self._steps_of.get(
+                    report.worker, 0
+                )  # reports of different workers overtake each other
+                message = f"a report has {report.steps} steps after one with {before}"
+                cure = "count all steps of the run in Report.steps, those before a resume too"
+                self._findings.expect(report.steps >= before, "reports", message, cure)
+                self._steps_of[report.worker] = report.steps
             self.steps = max(self.steps, report.steps)
             self.updates = max(self.updates, report.updates)
         if self.steps > steps_before:
