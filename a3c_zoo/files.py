@@ -12,7 +12,6 @@ import os
 import re
 import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -302,19 +301,10 @@ def valid_name(name: str, option: str = "--name", most: int = 230) -> str:
 
 
 def refuse_place(out: Path, option: str = "--out") -> None:
-    """Raises ZooError unless the folder of an option, and those above it that are missing, can be made.
-
-    It makes none of them.
-    """
+    """Raises ZooError unless the folder of an option, and those above it that are missing, can be made."""
     there = next(path for path in (out, *out.absolute().parents) if os.path.exists(path))
-    try:
-        tempfile.TemporaryFile(dir=there).close()  # os.access does not know what a server or /proc allows
-    except (PermissionError, NotADirectoryError, FileNotFoundError) as error:
-        raise ZooError(
-            f"{option} {out}: {there} is no directory in which you may write; choose another"
-        ) from error
-    except OSError as error:
-        raise ZooError(f"{option} {out}: nothing can be written to {there}: {error.strerror}") from error
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise ZooError(f"{option} {out}: {there} is no directory in which you may write; choose another")
 
 
 def refuse_ending(out: Path, suffixes: Sequence[str]) -> None:

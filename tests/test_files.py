@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from a3c_zoo.errors import ZooError, printable
-from a3c_zoo.files import open_file, read_bytes, read_json, refuse_out, refuse_place, replace_file, write_out
+from a3c_zoo.files import open_file, read_bytes, read_json, refuse_out, replace_file, write_out
 from tests.shared import closed
 from tests.test_recorder import file_size_limit
 
@@ -152,12 +152,3 @@ def test_control_characters_become_escapes() -> None:
     assert printable("迷路\u3000説明 à\u202fl’aide\xa0!") == "迷路\u3000説明 à\u202fl’aide\xa0!"
     assert printable("\x1b]0;title\x07") == "\\x1b]0;title\\x07"
     assert printable("a\nb\x9b31m\u202ec\udcff") == "a\\nb\\x9b31m\\u202ec\\udcff"
-
-
-def test_a_place_that_only_seems_to_take_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As /proc to its root user, or a folder of NFS: it was found after the trainings."""
-    refuse_place(tmp_path / "new/folder")
-    assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(os, "access", lambda *_: True)
-    with closed(tmp_path), pytest.raises(ZooError, match=r"^--out \S+: \S+ is no directory in which you may write; "):
-        refuse_place(tmp_path / "new/folder")

@@ -144,18 +144,12 @@ def test_the_card_has_the_evaluation_as_metadata(hub: Hub) -> None:
     assert set(os.listdir("look")) == NAMES | {"README.md"}
 
 
-@pytest.mark.parametrize(
-    ("look", "cure"),
-    [
-        ("closed/look", "closed is no directory in which you may write; choose another"),
-        ("x" * 300, ". Choose another: --dry-run DIR"),
-    ],
-)
-def test_a_folder_that_cannot_be_made(look: str, cure: str, hub: Hub, capsys: Captured) -> None:
+@pytest.mark.parametrize("look", ["closed/look", "x" * 300])
+def test_a_folder_that_cannot_be_made(look: str, hub: Hub, capsys: Captured) -> None:
     Path("closed").mkdir()
     with closed(Path("closed")):
         assert command_line("push", AGENT, "alice/swinger", "--no-film", "--dry-run", look) == 2
-    assert capsys.readouterr().err.endswith(f"{cure}\n")
+    assert capsys.readouterr().err.endswith(". Choose another: --dry-run DIR\n")
 
 
 def test_a_full_disk_of_temporary_files(hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
