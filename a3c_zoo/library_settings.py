@@ -1,4 +1,4 @@
-"""What torch and NumPy keep for a whole process. An environment, or the user's program, may change it for itself."""
+"""What torch and NumPy keep for a whole process. An environment, or the user's program, may change it."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def kept_settings() -> Iterator[None]:
 
 @contextmanager
 def our_settings() -> Iterator[None]:
-    """Within the body torch makes numbers in float32 on the CPU, and has gradients, whatever the program has set.
+    """Within the body torch makes numbers in float32 on the CPU, and has gradients.
 
-    What the program has set, it has again after the body.
+    What the program has set otherwise, it has again after the body.
     """
     with kept_settings(), _without_inference_mode():
         LibrarySettings().restore()

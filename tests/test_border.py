@@ -82,6 +82,7 @@ def episode(**changes: Any) -> Episode:
         ([Report(episodes=[episode(length=np.ones(1))])], "Episode.length must be a number, not ndarray"),
         ([Report(metrics={"x": torch.ones(3)})], "Report.metrics['x'] must be a number, not Tensor"),  # type: ignore[dict-item]
         ([Report(metrics={"x": "abc"})], "Report.metrics['x'] must be a number, not str"),  # type: ignore[dict-item]
+        ([Report(not_finite=None)], "Report.not_finite must be a set, not NoneType"),  # type: ignore[arg-type]
         ([Report(metrics=[1.0])], "Report.metrics must be a dict, not list"),  # type: ignore[arg-type]
         ([Report(metrics={1: 1.0})], "the keys of Report.metrics must be texts, not int"),  # type: ignore[dict-item]
     ],

@@ -217,9 +217,8 @@ def run_a3c_data(context: RunContext, loss: Loss = actor_critic_loss) -> None:
     agent = agent_config(context, A3CDataConfig)
     slots = agent.slots
     if context.serial and agent.transfer == "transitions":
-        slots = max(
-            slots, agent.n_steps * config.env.num_envs
-        )  # the learner's turn comes after the whole rollout
+        # The learner's turn comes after the whole rollout.
+        slots = max(slots, agent.n_steps * config.env.num_envs)
 
     def exchange(model: Model) -> dict[str, Tensor]:
         slot = layout(model, config)

@@ -81,9 +81,10 @@ class GradientLearner(Learner):
         return self._sum, {}
 
     def state_dict(self) -> State:
-        taken = (
-            self._sum.clone() if self.versions else torch.zeros_like(self._sum)
-        )  # the last sum has been applied
+        if self.versions:
+            taken = self._sum.clone()
+        else:  # the last sum has been applied
+            taken = torch.zeros_like(self._sum)
         return super().state_dict() | {"sum": taken}
 
 

@@ -146,8 +146,8 @@ class Member:
     def tell(self, metrics: dict[str, float]) -> None:
         """Puts the metrics of an update into the next report, with the mean and 95th percentile of staleness.
 
-        Metrics that are not finite are left out, and the run tells of them. If loss or gradient are not finite, it
-        tells of the update that is skipped instead.
+        Metrics that are not finite are left out, and the run tells of them. If loss or gradient are not finite,
+        it tells of the update that is skipped instead.
         """
         self._next_metrics_s = time.monotonic() + METRICS_EVERY_S
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}

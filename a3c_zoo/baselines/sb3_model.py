@@ -132,9 +132,8 @@ def _make_envs(entry: EnvEntry, config: Config, num_envs: int, seed: int, vec_en
     wrappers = load_wrappers(config.env)
     if wrappers and (entry.factory is not None or any(wrapper.takes_vectors for wrapper in wrappers)):
         raise ConfigError("env.stack: own — SB3's environments take no env.wrappers here; set env.stack=zoo")
-    if "NoFrameskip-v" in (
-        entry.gym_id or ""
-    ):  # not `gym:PongNoFrameskip-v4`, which is the game without a wrapper
+    # Not `gym:PongNoFrameskip-v4`, which is the game without a wrapper.
+    if "NoFrameskip-v" in (entry.gym_id or ""):
         return _make_atari_stack(entry, config, num_envs, seed, vec_env)
     if entry.factory is not None:  # `gymnasium.make` has no keys of a factory
         _refuse_changed(entry, config.env, given.keys() | {"kwargs"})

@@ -72,8 +72,8 @@ def conclude(
 ) -> Comparison:
     """Writes the report into a folder that was claimed.
 
-    Once no run is missing, the look is written down (`keep_looks`), before the first file, which may show its claims.
-    Films are made then, too, but only of runs that were made for the comparison.
+    Once no run is missing, the look is written down (`keep_looks`). This comes before the first file, which may show
+    its claims. Films are made then, too, but only of runs that were made for the comparison.
 
     Args:
         failed: see `Comparison`. more: is put behind the report's own sections.

@@ -108,7 +108,11 @@ class Played:
     def add(
         self, trained: Sequence[Trained], records: Sequence[RunRecord], without_figures: Mapping[Path, str]
     ) -> None:
-        """Adds runs that were trained. records: of those with figures. without_figures: why the others have none."""
+        """Adds runs that were trained.
+
+        Args:
+            records: of the runs with figures. without_figures: why the others have none.
+        """
         methods = {each.path: each.run.method for each in trained}
         lost = [
             each.run for each in trained if each.path in without_figures and not Run(each.path).says_nothing

@@ -154,7 +154,7 @@ def _keep(looks: Sequence[_Look], claims: int, report: Path) -> None:
 
 
 def _add_line(folder: Path, line: str) -> None:
-    """Adds a line to the file of a run, behind whole lines: the disk may have filled up in the midst of the last one.
+    """Adds a line to the file of a run. If the last line there broke off, as on a full disk, it begins a new one.
 
     Raises:
         OSError: the file cannot be read, or not be written.
@@ -245,7 +245,7 @@ def _ours(runs: Runs) -> list[Path]:
 
 
 def _report_of_both(runs: Sequence[Path], others: Sequence[Path], is_same: Callable[[str, int], bool]) -> str:
-    """The report that looked at runs of both methods; "" if none did. If a file cannot be read, says so in its place.
+    """The report that looked at runs of both methods; "" if none did. Of a file that cannot be read, it says so.
 
     is_same: whether a look with this key and number of claims is the one that is being taken now.
     """

@@ -76,8 +76,8 @@ class ChildProgram:
     def end(self) -> None:
         """Ends the child, if it has started; its workers end with it.
 
-        Another thread may call it at the same time. The child gets one SIGTERM: a second one would keep a training from
-        saving its state.
+        Another thread may call it at the same time. The child gets one SIGTERM: a second one would keep a training
+        from saving its state.
         """
         if self._process is None:
             return

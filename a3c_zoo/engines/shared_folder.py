@@ -90,7 +90,7 @@ def _wait(
 
 
 def _take_or_look(lock: filelock.BaseFileLock, path: Path) -> int | None:
-    """Takes the lock, and returns None; when its holder gave its last sign of life if another process has it, in ns."""
+    """Takes the lock and returns None. If another process has it: when that gave its last sign of life, in ns."""
     with disk_errors(path, "lock"):
         try:
             lock.acquire(blocking=False)

@@ -181,9 +181,8 @@ class WorkerPool:
             try:
                 if member.pipe in ready:
                     self._receive(rank, member)
-                waits = member.state is not None or (
-                    member.is_ready and self._turn == 1
-                )  # 1: until all are ready
+                # In turn 1 a member waits until all are ready.
+                waits = member.state is not None or (member.is_ready and self._turn == 1)
                 if not waits and member.is_hung(int(self._counters.row(rank)[TICKS]), self._timeout_s):
                     raise _FailedError(self._hung(rank, member))
             except _FailedError as failed:
@@ -236,9 +235,10 @@ class WorkerPool:
             return
         if kind == "parked":
             content, state, turn = content
-            member.state = (
-                state if turn == self._turn else None
-            )  # of a standstill that is over: it works again
+            if turn == self._turn:
+                member.state = state
+            else:  # of a standstill that is over: it works again
+                member.state = None
         member.has_reported = True
         member.episodes += len(content.episodes)
         self._reports.append(content)
@@ -308,9 +308,8 @@ class WorkerPool:
         killer.cancel()
         end_children(self._members, max(0.0, deadline_s - time.monotonic()))
         for rank, member in enumerate(self._members):
-            self._counters.row(rank)[EPISODES] = (
-                member.episodes
-            )  # what a killed worker did not report is lost
+            # What a killed worker did not report is lost.
+            self._counters.row(rank)[EPISODES] = member.episodes
         if self._at_exit is not None:
             self._at_exit.cancel()
         reports = self._reports

@@ -91,9 +91,8 @@ class SerialCrew:
     def stop(self) -> list[Report]:
         reports = [worker.report() for worker in self._workers]  # of the round in which one has failed
         for worker in self._workers:
-            with contextlib.suppress(
-                Exception, SystemExit
-            ):  # an environment that failed may fail to close too
+            # An environment that failed may fail to close, too.
+            with contextlib.suppress(Exception, SystemExit):
                 worker.close()
         self._workers.clear()
         self._one_thread.close()

@@ -116,7 +116,7 @@ def is_unfinished(folder: Path, plan: str = "") -> bool:
 
 
 def _try_to_claim(folder: Path, plan: str) -> _ClaimedFolder | None:
-    """Makes a folder and locks it; returns None if it is another report's, or another comparison writes one there."""
+    """Makes a folder and locks it. Returns None if a report of others is there, or is written there now."""
     if _is_taken(folder, plan):
         return None
     lock = filelock.FileLock(folder / LOCK_FILE)

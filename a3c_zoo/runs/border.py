@@ -66,6 +66,8 @@ class Border:
             self._refuse_numbers(report, _OF_REPORT)
             for name in ("metrics", "seconds"):
                 self._refuse_values(name, getattr(report, name))
+            if not isinstance(report.not_finite, set):
+                raise self._fault("Report.not_finite must be a set", report.not_finite)
             if not isinstance(report.episodes, Sequence):
                 raise self._fault("Report.episodes must be a list", report.episodes)
             for episode in report.episodes:

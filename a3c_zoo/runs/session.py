@@ -216,13 +216,11 @@ class Session:
             snapshot = self._border.snapshot(snapshot)
             if snapshot.counts:
                 self._progress.add([snapshot.counts()], [])
-            is_lost = isinstance(
-                error, RunDirectoryError
-            )  # a checkpoint could not be written, or monitor.csv
-            if not (
-                self.is_saved or is_lost
-            ):  # a checkpoint that is there has the workers' states, lost by now
-                self._save(snapshot)
+            if self.is_saved:  # that checkpoint has the workers' states, which are lost by now
+                return
+            if isinstance(error, RunDirectoryError):  # a checkpoint could not be written, or monitor.csv
+                return
+            self._save(snapshot)
         except ZooError as second:
             error.add_note(f"(and no checkpoint could be written: {second})")
 

@@ -95,7 +95,7 @@ def what_is_missing(
 def no_longer_offered(
     name: str, meta: Mapping[str, Any], settings: Mapping[str, Any], registry: Registry, is_trusted: bool
 ) -> PluginError | None:
-    """Returns the error for a run with an agent, a network or an optimizer that its plugin has renamed; else None.
+    """Returns the error for a run whose agent, network or optimizer its plugin has renamed; else None.
 
     Args:
         name: the run's. meta: its meta.json. settings: its config.yml, "section.key" → value.

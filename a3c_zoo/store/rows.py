@@ -101,9 +101,8 @@ def set_file_aside(path: Path) -> Path | None:
 
 def free_name(path: Path) -> Path:
     """The first `NAME.replaced-N` that no file has."""
-    stem = path.name.replace(
-        "tfevents", "events"
-    )  # TensorBoard reads all files with this word in their names
+    # TensorBoard reads all files with this word in their names.
+    stem = path.name.replace("tfevents", "events")
     names = (path.with_name(f"{stem}.replaced-{number}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 

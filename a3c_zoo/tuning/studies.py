@@ -326,7 +326,7 @@ class TuningStudy:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Within it no other process with this folder of runs takes or ends trials, or keeps how the search ended."""
+        """Within it no other process takes or ends trials of this folder of runs, or keeps how the search ended."""
         with storage_errors(f"--storage {self.where}"), self.lock("next"):
             yield
 
@@ -350,7 +350,7 @@ class TuningStudy:
         return _taken(self.lock(what))
 
     def claim(self, run: str) -> filelock.BaseFileLock | None:
-        """Takes the name of a run that is to be made; None if a process has it, perhaps of a study of the same name."""
+        """Takes the name of a run that is to be made; None if a process has it, perhaps of another study."""
         return _taken(self._lock_file(run))
 
     @_asks_the_storage
